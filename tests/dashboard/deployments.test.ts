@@ -38,7 +38,7 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
     await page.getByLabel("Metric gate").fill("cpu_percent max above 90");
     const gates = "--gate-incidents warning --gate-metric 'cpu_percent max above 90'";
     await page.getByText(`rf deploy 1.5.0 --fleet ${fleet_id} --wave 5 --soak 10m --gate ${gates}`, { exact: true }).waitFor();
-    await page.getByText("no new warning incident or above, pause on cpu_percent max above 90").waitFor();
+    await page.getByText("no new incident of severity warning or above, pause on cpu_percent max above 90").waitFor();
     await axe(page);
     for (const field of ["Soak time", "Metric gate"]) await page.getByLabel(field).fill("");
     await page.getByLabel("Incident gate").selectOption("");
@@ -64,6 +64,11 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
     await dialog.getByText(`rf deployments promote ${id}`).waitFor();
     await axe(page);
     await page.keyboard.press("Escape");
+  });
+
+  await t.test("lists the deployment as awaiting promotion", async () => {
+    await goTo(page, "/deployments");
+    await page.locator("[data-row]", { hasText: "awaiting promotion" }).first().waitFor();
   });
 
   await t.test("explains on the page of a robot why it has not installed the release", async () => {

@@ -87,6 +87,9 @@ test("every page stays accessible and states the problem while the server fails"
     );
     await page.getByRole("button", { name: "Promote", disabled: true }).waitFor();
     await assertWhole(page);
+    await open("deployment-new");
+    await page.getByRole("button", { name: "The release is not loaded", disabled: true }).waitFor();
+    await page.getByText("Not loaded: the release.").waitFor();
     await open("deployment-failed");
     await page.getByRole("region", { name: "Failures" }).getByRole("alert").waitFor();
     await page.keyboard.press("Control+k");

@@ -46,11 +46,13 @@ test("a rollout runs its waves in order with soak times and a manual gate", TIME
   await plane.advance({ minutes: 1 });
   const gated = await plane.deployment(id);
   assert.deepEqual([gated.status, gated.wave, gated.wave_count, gated.counts.queued], ["in_progress", 2, 3, 4]);
+  assert.equal(gated.awaiting_promotion, true);
   assert.ok([...(await plane.targets(id)).values()].every(({ wave, waiting_for }) => waiting_for === (wave === 2 ? "gate" : null)));
   await checkEngine(plane);
   await plane.api.promoteDeployment(at(id));
   await plane.settle();
   assert.deepEqual(await wavesOf(plane, id), ["passed 1/1", "passed 3/3", "passed 4/4"]);
+  assert.equal((await plane.deployment(id)).awaiting_promotion, false);
   const { items } = await plane.api.listDeploymentWaves(at(id));
   assert.equal(items.at(-1)?.passed_at, (await plane.deployment(id)).finished_at, "the last one passed as its deployment ended");
   assert.equal((await plane.deployment(id)).status, "applied");

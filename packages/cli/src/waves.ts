@@ -20,7 +20,7 @@ export function waveText(wave: PlannedWave | undefined): string {
     ...(soak_seconds > 0 ? [`soaks ${duration(soak_seconds)}`] : []),
     ...(gate_incidents === undefined
       ? []
-      : [`pauses on a new ${gate_incidents} incident${gate_incidents === "critical" ? "" : " or above"}`]),
+      : [`pauses on a new incident of severity ${gate_incidents}${gate_incidents === "critical" ? "" : " or above"}`]),
     ...gate_metrics.map((metric) => `pauses on ${formatMetricGate(metric)}`),
     ...(gate === "manual" ? ["then manual promotion"] : []),
   ].join(", ");

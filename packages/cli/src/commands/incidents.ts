@@ -38,7 +38,10 @@ export const list = defineCommand<[ListOptions]>(
         { title: "TITLE", value: ({ title }) => title },
         { title: "SEVERITY", value: ({ severity }) => context.out.status(severity) },
         { title: "STATUS", value: ({ status }) => context.out.status(status) },
-        { title: "MATCHING", value: ({ active_count, member_count }) => `${active_count} of ${member_count}` },
+        {
+          title: "MATCHING",
+          value: ({ robot_name, active_count, member_count }) => robot_name ?? `${active_count} of ${member_count}`,
+        },
         { title: "OPENED", value: ({ raised_at }) => relative(raised_at, context.now()) },
         { title: "ASSIGNEE", value: ({ assignee_name, assignee_id }) => assignee_name ?? assignee_id ?? "" },
         { title: "SITE", value: ({ site_id }) => site_id, wide: true },

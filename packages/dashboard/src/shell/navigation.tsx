@@ -157,7 +157,7 @@ function OrgMenu() {
           onSelect: () => id !== me.org.id && go(changeOrg(id), "/"),
         })),
         { label: "Account", onSelect: () => void navigate({ to: "/account" }) },
-        { label: "Sign out", onSelect: () => go(signOut(), "/sign-in") },
+        { label: "Sign out", sends: true, onSelect: () => go(signOut(), "/sign-in") },
       ]}
     />
   );

@@ -37,7 +37,20 @@ export {
   QueryState,
   Skeleton,
 } from "./query-state.tsx";
-export { Badge, ConfigState, HealthBadge, LastSeen, Meter, type Part, Progress, ReleaseState, StatusBadge, type Tone } from "./status.tsx";
+export {
+  Badge,
+  ConfigState,
+  DeploymentStatusBadge,
+  HealthBadge,
+  LastSeen,
+  Meter,
+  type Part,
+  Progress,
+  ReleaseState,
+  RobotStatus,
+  StatusBadge,
+  type Tone,
+} from "./status.tsx";
 export { showTableAs, TableSettings, type TableView, useTableView } from "./table-view.tsx";
 export { Bytes, cx, Duration, NameLink, Text, TextLine, ticker, Time, useNow } from "./text.tsx";
 export { notifyDone, notifyError } from "./toasts.tsx";

@@ -126,14 +126,14 @@ interface Tab {
   count?: number | undefined;
 }
 
-/** Width of the fade at the end of a bar of tabs that has more of them. */
+/** Width of the fade at the sides to which a bar of tabs can be scrolled: see fade-sides in theme.css. */
 const FADE_PX = 40;
 
 /** Tabs of a page, each with a URL. */
 export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
   const nav = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
-  // On narrow screens, scroll the open tab into view: some tabs may be hidden, which a fade indicates.
+  // On narrow screens, scroll the open tab into view: some tabs may be hidden, which fades indicate.
   useEffect(() => {
     // Scrolls only the bar: scrollIntoView would also scroll the page.
     const show = (): void => {
@@ -150,11 +150,7 @@ export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] 
     return () => removeEventListener("resize", show);
   }, [pathname]);
   return (
-    <nav
-      ref={nav}
-      aria-label={label}
-      className="mb-4 flex scroll-px-10 gap-1 overflow-x-auto border-b border-line max-sm:[mask-image:linear-gradient(to_right,black_calc(100%-2.5rem),transparent)] max-sm:pr-10"
-    >
+    <nav ref={nav} aria-label={label} className="fade-sides mb-4 flex scroll-px-10 gap-1 overflow-x-auto border-b border-line">
       {tabs.map(({ label: text, link, count }) => (
         <Link
           key={text}

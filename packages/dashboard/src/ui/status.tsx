@@ -94,6 +94,11 @@ export function StatusBadge({ status }: { status: string }) {
   );
 }
 
+/** The status of a deployment; "awaiting promotion" while one of its waves needs a promotion. */
+export const DeploymentStatusBadge = ({ deployment }: { deployment: { status: string; awaiting_promotion: boolean } }) => (
+  <StatusBadge status={deployment.awaiting_promotion ? "gate" : deployment.status} />
+);
+
 /** The config state of a robot. The API's `unknown` means that no config was deployed to it yet. */
 export const ConfigState = ({ state }: { state: string }) => <StatusBadge status={state === "unknown" ? "not_deployed" : state} />;
 
@@ -119,6 +124,16 @@ export function HealthBadge({
     </span>
   );
 }
+
+/** The status of a robot in a table. Also shows failing health on narrow screens, where tables have no health column. */
+export const RobotStatus = ({ robot: { status, health } }: { robot: { status: string; health: string } }) => (
+  <span className="flex items-center gap-1.5">
+    <StatusBadge status={status} />
+    {status === "online" && health === "failing" && (
+      <TriangleAlert size={16} role="img" aria-label="unhealthy" className="shrink-0 text-bad sm:hidden" />
+    )}
+  </span>
+);
 
 /** When a robot was last seen. A robot that is online is seen now or, during an outage, was seen when the server responded last. */
 export function LastSeen({ robot: { status, last_seen_at } }: { robot: { status: string; last_seen_at: string | null } }) {

@@ -51,6 +51,8 @@ const common = {
   /** Index of the highest started wave, counted from 0. */
   wave: Count,
   wave_count: Count,
+  /** Whether the deployment is in progress and its started wave needs a promotion by a user. */
+  awaiting_promotion: Type.Boolean(),
   paused_at: Nullable(Time),
   created_by: Actor,
   cancel_requested_at: Nullable(Time),

@@ -78,7 +78,15 @@ const FleetState = Shape({
     maxItems: VERSIONS_SHOWN_MAX,
     description: `The ${VERSIONS_SHOWN_MAX} most frequent releases of this app`,
   }),
-  newest_deployment: Nullable(Shape({ id: Id, kind: OneOf(["release", "config"]), status: OneOf(DEPLOYMENT_STATUSES), created_at: Time })),
+  newest_deployment: Nullable(
+    Shape({
+      id: Id,
+      kind: OneOf(["release", "config"]),
+      status: OneOf(DEPLOYMENT_STATUSES),
+      awaiting_promotion: Type.Boolean(),
+      created_at: Time,
+    }),
+  ),
 });
 
 export const FleetOverview = Entity("FleetOverview", {

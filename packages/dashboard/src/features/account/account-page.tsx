@@ -14,7 +14,15 @@ export function AccountPage() {
     }, notifyError);
   return (
     <div className="max-w-3xl">
-      <PageHeader title="Account" label="Account" actions={<Button onClick={leave}>Sign out</Button>} />
+      <PageHeader
+        title="Account"
+        label="Account"
+        actions={
+          <Button busy={false} onClick={leave}>
+            Sign out
+          </Button>
+        }
+      />
       <Section title="Signed in as">
         <Card>
           <KeyValue

@@ -162,7 +162,7 @@ export const rollbackLine = (place: ValuePlace, version: number): string =>
 
 /** Returns the command that deploys to a robot, a fleet or the robots of a site. A deployment to the whole organization needs another place. */
 export const deployLine = ({ scope, scope_id }: ConfigScope, namespace?: string): string =>
-  shellLine("rf", "configs", "deploy", `--${scope === "org" ? "fleet" : scope}`, scope_id ?? "FLEET_ID", { namespace, watch: true });
+  shellLine("rf", "configs", "deploy", `--${scope === "org" ? "fleet" : scope}`, scope_id ?? "FLEET", { namespace, watch: true });
 
 /** Returns the command that lists the values of a scope. */
 export const viewLine = ({ scope, scope_id }: ConfigScope): string =>

@@ -88,7 +88,7 @@ export function DeployDialog({ place, namespace, onClose }: { place: ConfigScope
       locked={request === undefined || planned.plan === undefined || planned.is_behind}
       command={deployConfigCommand({
         namespace: only,
-        target: target ?? { kind: "fleet", id: "FLEET_ID" },
+        target: target ?? { kind: "fleet", id: "FLEET" },
         rollout,
         scheduled_at,
         expires_seconds,

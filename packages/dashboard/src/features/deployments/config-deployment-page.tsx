@@ -2,10 +2,21 @@ import type { ConfigDeployment, DeploymentWave } from "@roamfleet/protocol/route
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { query, usePlaces } from "../../api/queries.ts";
-import { Card, CopyText, KeyValue, type Loaded, LoadedPage, PageHeader, Section, Text, useFilters } from "../../ui/index.ts";
+import {
+  Card,
+  CopyText,
+  DeploymentStatusBadge,
+  KeyValue,
+  type Loaded,
+  LoadedPage,
+  PageHeader,
+  Section,
+  Text,
+  useFilters,
+} from "../../ui/index.ts";
 import { configName } from "./deployment-kind.ts";
 import { ActorName, DeploymentTitle, EventLog, timesOf } from "./deployment-parts.tsx";
-import { Counts, DeploymentSituation, DeploymentStatusBadge, WaveList } from "./deployment-progress.tsx";
+import { Counts, DeploymentSituation, WaveList } from "./deployment-progress.tsx";
 import { configPolicyLines } from "./deployment-text.ts";
 import { StepBar } from "./step-bar.tsx";
 import { TargetTable } from "./target-table.tsx";
@@ -37,7 +48,7 @@ function Live({ deployment, waves }: { deployment: ConfigDeployment; waves: Load
         label={`${configName(deployment)}: ${status.replaceAll("_", " ")}`}
         meta={
           <>
-            <DeploymentStatusBadge status={status} waves={waves.data?.items} />
+            <DeploymentStatusBadge deployment={deployment} />
             <CopyText label="ID" text={id} />
             <Link to="/configs" className="text-accent underline">
               Configs

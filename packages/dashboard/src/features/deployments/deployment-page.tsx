@@ -2,11 +2,22 @@ import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
-import { Card, CopyText, KeyValue, type Loaded, LoadedPage, PageHeader, Section, Text, useFilters } from "../../ui/index.ts";
+import {
+  Card,
+  CopyText,
+  DeploymentStatusBadge,
+  KeyValue,
+  type Loaded,
+  LoadedPage,
+  PageHeader,
+  Section,
+  Text,
+  useFilters,
+} from "../../ui/index.ts";
 import { ActorName, DeploymentTitle, EventLog, timesOf, TargetLink } from "./deployment-parts.tsx";
 import { Failures } from "./failures.tsx";
 import { FromTo, Pace } from "./deployment-pace.tsx";
-import { Counts, DeploymentSituation, DeploymentStatusBadge, WaveList } from "./deployment-progress.tsx";
+import { Counts, DeploymentSituation, WaveList } from "./deployment-progress.tsx";
 import { policyLines } from "./deployment-text.ts";
 import { StepBar } from "./step-bar.tsx";
 import { TargetTable } from "./target-table.tsx";
@@ -39,7 +50,7 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: Loaded<{ i
         label={`${tag}: ${status.replaceAll("_", " ")}`}
         meta={
           <>
-            <DeploymentStatusBadge status={status} waves={waves.data?.items} />
+            <DeploymentStatusBadge deployment={deployment} />
             <FromTo deployment={deployment} tag={tag} />
             <CopyText label="ID" text={id} />
           </>

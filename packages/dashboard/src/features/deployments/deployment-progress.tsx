@@ -38,11 +38,6 @@ const FIGURES: readonly { name: keyof Deployment["counts"]; label: string; tone:
   { name: "cancelled", label: "cancelled", tone: "idle", status: "cancelled" },
 ];
 
-/** The status of a deployment; "awaiting promotion" while one of its waves needs a promotion. */
-export const DeploymentStatusBadge = ({ status, waves = [] }: { status: string; waves: readonly DeploymentWave[] | undefined }) => (
-  <StatusBadge status={status === "in_progress" && waves.some((wave) => wave.status === "gate") ? "gate" : status} />
-);
-
 /** The progress of a deployment. A click on a figure filters the table by its status. */
 export function Counts({
   counts,

@@ -9,7 +9,17 @@ import { type Places, usePlaces } from "../../api/queries.ts";
 import { refetchQueries } from "../../api/query-client.ts";
 import { useMay } from "../../api/session.ts";
 import { type DeploymentsSearch, hasFilters } from "../../search.ts";
-import { type Column, EmptyState, LinkButton, ListTable, NameLink, NoMatch, StatusBadge, TextLine, Time } from "../../ui/index.ts";
+import {
+  type Column,
+  DeploymentStatusBadge,
+  EmptyState,
+  LinkButton,
+  ListTable,
+  NameLink,
+  NoMatch,
+  TextLine,
+  Time,
+} from "../../ui/index.ts";
 import { ActorName, CountsBar, countsText, TargetLink, TargetName } from "./deployment-parts.tsx";
 
 /** Converts the filters to the query of the API. */
@@ -45,7 +55,7 @@ const columnsWith = <Row extends Deployment | ConfigDeployment>(
     ),
   },
   { name: "Target", width: "minmax(0, 1.5fr)", priority: 2, cell: (row) => <TargetLink target={row} places={places} /> },
-  { name: "Status", width: "8.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
+  { name: "Status", width: "8.5rem", cell: (deployment) => <DeploymentStatusBadge deployment={deployment} /> },
   {
     name: "Robots",
     width: "minmax(11rem, 1.2fr)",
@@ -147,13 +157,14 @@ function NoDeployments({ is_filtered, onClear }: { is_filtered: boolean; onClear
       command="rf deploy RELEASE --fleet FLEET"
       actions={
         may_deploy && (
-          <LinkButton look="primary" to="/deployments/new">
-            Deploy a release
-          </LinkButton>
+          <>
+            <LinkButton to="/releases">Push a release</LinkButton>
+            <LinkButton to="/enrollment/new">Enroll robots</LinkButton>
+          </>
         )
       }
     >
-      A deployment installs a release on a robot or a fleet. Deployments and their progress appear here.
+      A deployment installs a release on a robot or a fleet. It needs a release and robots. Deployments and their progress appear here.
     </EmptyState>
   );
 }

@@ -37,7 +37,9 @@ interface WaveGate {
 export const afterWaveText = ({ soak_seconds = 0, gate = "auto", gate_incidents = null, gate_metrics = [] }: WaveGate): string =>
   [
     ...(soak_seconds > 0 ? [`soak ${durationText(soak_seconds)}`] : []),
-    ...(gate_incidents === null ? [] : [`no new ${gate_incidents} incident${gate_incidents === "critical" ? "" : " or above"}`]),
+    ...(gate_incidents === null
+      ? []
+      : [`no new incident of severity ${gate_incidents}${gate_incidents === "critical" ? "" : " or above"}`]),
     ...gate_metrics.map((metric) => `pause on ${formatMetricGate(metric)}`),
     ...(gate === "manual" ? ["manual promotion"] : []),
   ].join(", ");
@@ -217,7 +219,7 @@ const STEPS: Record<TargetStatus, string> = {
   installing: "switching to the new version",
   verifying: "verifying",
   rolling_back: "rolling back to the previous version",
-  applied: "update complete",
+  applied: "complete",
   failed: "failed",
   rolled_back: "failed; previous version restored",
   cancelled: "not updated",

@@ -6,8 +6,19 @@ import { notLoaded, searchQuery, useTyped } from "../../api/object-picker.tsx";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { NewDeploymentSearch } from "../../search.ts";
-import { byteText, EmptyState, Finder, isNotFound, LinkButton, PageHeader, Section, StatusBadge, useOutage } from "../../ui/index.ts";
-import { DeployBar, DeploySummary } from "./deploy-summary.tsx";
+import {
+  byteText,
+  EmptyState,
+  Finder,
+  hasFailed,
+  isNotFound,
+  LinkButton,
+  PageHeader,
+  Section,
+  StatusBadge,
+  useOutage,
+} from "../../ui/index.ts";
+import { DeployBar, DeploySummary, type ReleaseState } from "./deploy-summary.tsx";
 import { deployCommand, type Draft, EMPTY_DRAFT, errorAt, type Errors, readDraft, type Written } from "./draft.ts";
 import { type PlanRequest, PlanView, usePlan } from "./plan-view.tsx";
 import { RolloutEditor } from "./rollout-editor.tsx";
@@ -84,7 +95,14 @@ function Maker() {
   const request = is_typing_release || is_typing_target ? undefined : requestOf(release.release?.id, target, written);
   const planned = usePlan(request);
   const errors: Errors = { ...planned.errors, ...written.errors };
-  const summary = { request, planned, tag: is_typing_release ? undefined : release.release?.tag };
+  const release_state = is_typing_release ? undefined : release.state;
+  const summary = {
+    request,
+    planned,
+    tag: is_typing_release ? undefined : release.release?.tag,
+    release_state,
+    target: is_typing_target ? undefined : target,
+  };
   return (
     <div className="grid gap-x-8 lg:grid-cols-[minmax(0,1fr)_minmax(0,1fr)]">
       <div className="min-w-0">
@@ -118,12 +136,19 @@ function Maker() {
       {/* On wide screens the summary stays visible, and a long preview scrolls below it. */}
       <div className="min-w-0 lg:sticky lg:top-0 lg:max-h-[calc(100dvh-2.5rem)] lg:self-start lg:overflow-y-auto">
         <DeploySummary {...summary} command={commandOf(release.release?.tag ?? chosen.release, target, written)} />
-        <PlanView planned={planned} is_asked={request !== undefined} errors={errors} />
+        <PlanView planned={planned} missing={request === undefined ? NO_PREVIEW[release_state ?? "loaded"] : undefined} errors={errors} />
       </div>
       <DeployBar {...summary} />
     </div>
   );
 }
+
+/** Why there is no preview, by the state of the release. */
+const NO_PREVIEW: Record<ReleaseState, string> = {
+  loaded: "Choose a release and a target to see a preview. Nothing starts until you deploy.",
+  loading: "Loading the release…",
+  failed: "Not loaded: the release. The preview follows when it is loaded.",
+};
 
 /** Returns the request; undefined while the form is incomplete or invalid. */
 function requestOf(release: string | undefined, target: Target | undefined, { rollout, scheduled_at, errors }: Written) {
@@ -154,6 +179,8 @@ interface ChosenRelease {
   release: Release | undefined;
   /** Whether no release has this ID or tag. */
   is_missing: boolean;
+  /** Undefined: no release is selected, or it does not exist. */
+  state: ReleaseState | undefined;
   /** Why the release could not be loaded. */
   error: Error | null;
 }
@@ -164,10 +191,13 @@ function useRelease(name: string | undefined): ChosenRelease {
   const by_id = useQuery({ ...query("getRelease", { params: { id: name ?? "" } }), enabled: is_id });
   const by_tag = useQuery({ ...query("listReleases", { query: { tag: name ?? "", limit: 1 } }), enabled: name !== undefined && !is_id });
   const release = is_id ? by_id.data?.data : by_tag.data?.items[0];
-  const { isSuccess, error } = is_id ? by_id : by_tag;
+  const loading = is_id ? by_id : by_tag;
+  const { isSuccess, error } = loading;
   // Other errors, such as an outage, do not prove that the release is missing.
   const is_missing = release === undefined && (isSuccess || isNotFound(error));
-  return { name, release, is_missing, error };
+  const unloaded = hasFailed(loading) ? "failed" : "loading";
+  const state = name === undefined || is_missing ? undefined : release === undefined ? unloaded : "loaded";
+  return { name, release, is_missing, state, error };
 }
 
 const FROM: Record<Release["artifact_state"], string> = {

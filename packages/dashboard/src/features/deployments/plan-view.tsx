@@ -22,18 +22,25 @@ import { RobotLink } from "./deployment-parts.tsx";
 import { afterWaveText, rangesOf, robots, waveText } from "./deployment-text.ts";
 import { type Errors, errorsOf } from "./draft.ts";
 
+interface PlanViewProps {
+  planned: Planned;
+  /** What the preview needs; undefined if it was requested. */
+  missing: string | undefined;
+  errors: Errors;
+}
+
 /** Previews a deployment: the robots, waves and times that it would have if it were created now. */
-export function PlanView({ planned, is_asked, errors }: { planned: Planned; is_asked: boolean; errors: Errors }) {
+export function PlanView({ planned, missing, errors }: PlanViewProps) {
   return (
     <Section title="Preview" actions={<span className="text-xs text-muted">{planned.is_behind ? "Calculating…" : ""}</span>}>
       <div aria-live="polite" aria-busy={planned.is_behind} className={cx(planned.is_behind && planned.plan !== undefined && "opacity-70")}>
-        <Body planned={planned} is_asked={is_asked} errors={errors} />
+        <Body planned={planned} missing={missing} errors={errors} />
       </div>
     </Section>
   );
 }
 
-function Body({ planned: { plan, error, retry }, is_asked, errors }: { planned: Planned; is_asked: boolean; errors: Errors }) {
+function Body({ planned: { plan, error, retry }, missing, errors }: PlanViewProps) {
   const count = Object.keys(errors).length;
   if (count > 0)
     return (
@@ -43,7 +50,7 @@ function Body({ planned: { plan, error, retry }, is_asked, errors }: { planned: 
           : `${count} fields are invalid: see the messages below them.`}
       </p>
     );
-  if (!is_asked) return <p className="text-muted">Choose a release and a target to see a preview. Nothing starts until you deploy.</p>;
+  if (missing !== undefined) return <p className="text-muted">{missing}</p>;
   if (error !== undefined) return <ErrorState error={error} onRetry={retry} />;
   return plan === undefined ? <Skeleton rows={4} /> : <Plan plan={plan} />;
 }

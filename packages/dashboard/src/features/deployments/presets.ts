@@ -8,7 +8,7 @@ export interface Preset {
 }
 
 export const PRESETS: readonly Preset[] = [
-  { label: "All at once", hint: "No waves: every robot starts immediately. Fastest, and nothing stops it early.", draft: {} },
+  { label: "All at once", hint: "No waves: every robot starts immediately. Fastest, but it does not stop when robots fail.", draft: {} },
   {
     label: "Canary, then all",
     hint: "5% of the robots first. After 30 healthy minutes, all others. Pauses if more than 5% fail.",

@@ -45,8 +45,8 @@ export const keyLines = {
     trusted: boolean | undefined;
   }) =>
     shellLine("rf", "keys", "new", {
-      site: key.site_id || "SITE_ID",
-      fleet: key.fleet_id || "FLEET_ID",
+      site: key.site_id || "SITE",
+      fleet: key.fleet_id || "FLEET",
       label: key.label || undefined,
       "max-uses": key.max_uses,
       "expires-in-hours": key.expires_in_hours,

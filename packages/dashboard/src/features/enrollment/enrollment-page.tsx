@@ -61,7 +61,7 @@ export function EnrollmentPage() {
           is_filtered ? (
             <NoMatch title={`No ${search.status} keys`} onClear={clear} />
           ) : (
-            <EmptyState title="No enrollment keys yet" actions={may_change && make} command="rf keys new --site SITE_ID --fleet FLEET_ID">
+            <EmptyState title="No enrollment keys yet" actions={may_change && make} command="rf keys new --site SITE --fleet FLEET">
               Create a key and run its command on the robot. The robot then appears automatically.
             </EmptyState>
           )

@@ -148,7 +148,7 @@ function NewFleetForm({ site_id: first, onClose }: { site_id: string; onClose: (
 export const fleetLines = {
   list: "rf fleets list",
   show: (id: string) => shellLine("rf", "fleets", "show", id),
-  create: (name: string, site_id: string) => shellLine("rf", "fleets", "create", name || "NAME", "--site", site_id || "SITE_ID"),
+  create: (name: string, site_id: string) => shellLine("rf", "fleets", "create", name || "NAME", "--site", site_id || "SITE"),
   rename: (id: string, name: string) => shellLine("rf", "fleets", "update", id, "--name", name || "NAME"),
   follow: (id: string, follow: boolean) => shellLine("rf", "fleets", "update", id, "--follow", follow ? "on" : "off"),
   delete: (id: string) => shellLine("rf", "api", "DELETE", `/api/fleets/${id}`),

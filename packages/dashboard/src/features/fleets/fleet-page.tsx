@@ -10,13 +10,13 @@ import {
   Card,
   CardList,
   CopyText,
+  DeploymentStatusBadge,
   KeyValue,
-  LoadedPage,
   LinkButton,
+  LoadedPage,
   PageHeader,
   QueryState,
   Section,
-  StatusBadge,
   Text,
   TextLine,
   Time,
@@ -144,13 +144,13 @@ function FleetDeployments({ fleet_id }: { fleet_id: string }) {
       <QueryState query={list}>
         {({ items }) => (
           <CardList items={items} empty="No deployments yet">
-            {({ id, release, status, created_at }) => (
-              <li key={id}>
-                <Link to="/deployments/$id" params={{ id }} className="flex items-center gap-3 px-4 py-2 hover:bg-hover">
-                  <TextLine className="flex-1 font-medium">{release.tag}</TextLine>
-                  <StatusBadge status={status} />
+            {(deployment) => (
+              <li key={deployment.id}>
+                <Link to="/deployments/$id" params={{ id: deployment.id }} className="flex items-center gap-3 px-4 py-2 hover:bg-hover">
+                  <TextLine className="flex-1 font-medium">{deployment.release.tag}</TextLine>
+                  <DeploymentStatusBadge deployment={deployment} />
                   <span className="w-20 shrink-0 text-right text-xs text-muted">
-                    <Time at={created_at} />
+                    <Time at={deployment.created_at} />
                   </span>
                 </Link>
               </li>

@@ -8,6 +8,7 @@ import {
   type Column,
   EmptyState,
   FilterSelect,
+  LinkButton,
   ListActions,
   ListTable,
   namedOptions,
@@ -58,7 +59,11 @@ export function FleetsPage() {
           is_filtered ? (
             <NoMatch title="No matching fleets" onClear={clear} />
           ) : (
-            <EmptyState title="No fleets yet" command={fleetLines.create("", "")}>
+            <EmptyState
+              title="No fleets yet"
+              command={fleetLines.create("", "")}
+              actions={sites.length === 0 && <LinkButton to="/sites">Create a site first</LinkButton>}
+            >
               A fleet is a group of robots at one site that receive the same releases and config.
             </EmptyState>
           )

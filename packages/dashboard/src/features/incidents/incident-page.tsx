@@ -11,6 +11,7 @@ import {
   combineLoaded,
   CopyText,
   DataTable,
+  DeploymentStatusBadge,
   EmptyState,
   isNotFound,
   KeyValue,
@@ -19,7 +20,6 @@ import {
   PageHeader,
   QueryState,
   Section,
-  StatusBadge,
   Text,
   TextLine,
   Time,
@@ -183,7 +183,7 @@ function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident 
                   <TargetName target={deployment} className="text-xs text-muted" />
                 </span>
                 <span className="flex items-center gap-3">
-                  <StatusBadge status={deployment.status} />
+                  <DeploymentStatusBadge deployment={deployment} />
                   <span className="shrink-0 text-xs text-muted sm:w-20 sm:text-right">
                     <Time at={deployment.created_at} />
                   </span>

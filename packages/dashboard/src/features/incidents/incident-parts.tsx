@@ -43,9 +43,10 @@ export function IncidentStatusBadge({ status }: Pick<Incident, "status">) {
 /** Whether the members of an incident are deployments. Otherwise they are robots. */
 export const isDeployment = (subject_id: string): boolean => /^c?dep_/.test(subject_id);
 
-/** Formats the number of members: "3 affected now, 1,002 in total". */
-export function membersText({ active_count, member_count, status }: Incident): string {
+/** Names the only affected robot, or else formats the number of members: "3 of 1,002 still affected". */
+export function membersText({ active_count, member_count, status, robot_name }: Incident): string {
   if (status === "resolved" || active_count === 0) return `${member_count.toLocaleString()} affected in total`;
+  if (robot_name !== null && member_count === 1) return robot_name;
   return active_count === member_count
     ? `${active_count.toLocaleString()} affected`
     : `${active_count.toLocaleString()} of ${member_count.toLocaleString()} still affected`;

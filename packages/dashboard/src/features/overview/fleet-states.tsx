@@ -1,6 +1,6 @@
 import type { FleetOverview } from "@roamfleet/protocol/routes";
 import { Link } from "@tanstack/react-router";
-import { Badge, cx, NameLink, Progress, QueryState, Section, StatusBadge, TextLine, Time, type Tone } from "../../ui/index.ts";
+import { Badge, cx, DeploymentStatusBadge, NameLink, Progress, QueryState, Section, TextLine, Time, type Tone } from "../../ui/index.ts";
 import { saysApp } from "../robots/robot-text.ts";
 import { useFleetOverview } from "./use-fleet-overview.ts";
 
@@ -138,10 +138,10 @@ function Versions({ fleet: { fleet_name, app, versions, total } }: { fleet: Flee
 
 function Newest({ fleet: { newest_deployment } }: { fleet: FleetState }) {
   if (newest_deployment === null) return <span className="text-muted">none</span>;
-  const { id, kind, status, created_at } = newest_deployment;
+  const { id, kind, created_at } = newest_deployment;
   return (
     <Link to={kind === "config" ? "/config-deployments/$id" : "/deployments/$id"} params={{ id }} className="block hover:underline">
-      <StatusBadge status={status} />
+      <DeploymentStatusBadge deployment={newest_deployment} />
       <span className="block text-xs text-muted">
         {kind} deployment, <Time at={created_at} />
       </span>

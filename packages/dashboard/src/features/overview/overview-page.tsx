@@ -7,13 +7,13 @@ import { useMay } from "../../api/session.ts";
 import {
   CardList,
   cx,
+  DeploymentStatusBadge,
   EmptyState,
   LinkButton,
   PageHeader,
   plural,
   QueryState,
   Section,
-  StatusBadge,
   TextLine,
   Time,
 } from "../../ui/index.ts";
@@ -252,14 +252,14 @@ function RunningDeployments() {
 }
 
 function Item({ deployment }: { deployment: Deployment }) {
-  const { id, release, status, counts, target_kind } = deployment;
+  const { id, release, counts, target_kind } = deployment;
   return (
     <li>
       <Link to="/deployments/$id" params={{ id }} className="block px-4 py-2 hover:bg-hover">
         <span className="flex items-center justify-between gap-3">
           <TextLine className="font-medium">{releaseName(release)}</TextLine>
           <span className="shrink-0">
-            <StatusBadge status={status} />
+            <DeploymentStatusBadge deployment={deployment} />
           </span>
         </span>
         <span className="mb-1.5 flex gap-1 text-xs text-muted tabular-nums">

@@ -16,6 +16,7 @@ import {
   copyAsRf,
   CopyText,
   counted,
+  DeploymentStatusBadge,
   FailedSection,
   hasFailed,
   HealthBadge,
@@ -30,6 +31,7 @@ import {
   QueryState,
   Section,
   shellLine,
+  RobotStatus,
   StatusBadge,
   Text,
   TextLine,
@@ -112,7 +114,7 @@ function Head({ release }: { release: Release }) {
               label="Actions for this release"
               entries={[
                 copyAsRf(shellLine("rf", "releases", "show", tag)),
-                may_change && copyAsRf(`${shellLine("rf", "deploy", tag)} --fleet FLEET_ID --watch`, "Copy rf deploy command"),
+                may_change && copyAsRf(`${shellLine("rf", "deploy", tag)} --fleet FLEET --watch`, "Copy rf deploy command"),
                 is_admin && {
                   label: "Delete…",
                   icon: Trash2,
@@ -242,7 +244,7 @@ function ReleaseDeployments({ release: { id } }: { release: Release }) {
               <li key={deployment.id}>
                 <Link to="/deployments/$id" params={{ id: deployment.id }} className="flex items-center gap-3 px-4 py-2 hover:bg-hover">
                   <TargetName target={deployment} className="flex-1" />
-                  <StatusBadge status={deployment.status} />
+                  <DeploymentStatusBadge deployment={deployment} />
                   <span className="shrink-0 text-xs text-muted tabular-nums">
                     <Started deployment={deployment} />
                   </span>
@@ -263,7 +265,7 @@ const COLUMNS: readonly Column<Robot>[] = [
     cell: (robot) => <NameLink to="/robots/$id" params={{ id: robot.id }} name={robot.name} className="font-medium" />,
   },
   { name: "Fleet", width: "minmax(5rem, 1fr)", priority: 2, cell: ({ fleet_id }) => <FleetName id={fleet_id} /> },
-  { name: "Status", width: "7.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
+  { name: "Status", width: "7.5rem", cell: (robot) => <RobotStatus robot={robot} /> },
   { name: "Health", width: "6rem", priority: 2, cell: (robot) => <HealthBadge robot={robot} /> },
 ];
 

@@ -2,7 +2,7 @@ import type { Incident, ReportedChange, ReportedDeployment, ReportedRobots } fro
 import { Link, type LinkProps } from "@tanstack/react-router";
 import type { ComponentType, ReactNode } from "react";
 import { usePlaces } from "../../api/queries.ts";
-import { CardList, cx, plural, StatusBadge, Text, TextLine, Time } from "../../ui/index.ts";
+import { CardList, cx, DeploymentStatusBadge, plural, Text, TextLine, Time } from "../../ui/index.ts";
 import { configName } from "../deployments/deployment-kind.ts";
 import { IncidentStatusBadge, membersText, SeverityBadge } from "../incidents/incident-parts.tsx";
 
@@ -102,7 +102,7 @@ export function DeploymentItem({ item }: { item: ReportedDeployment }) {
     <Row
       to={kind === "release" ? { to: "/deployments/$id", params: { id } } : { to: "/config-deployments/$id", params: { id } }}
       text={kind === "release" ? name : configName({ namespace: name === "all namespaces" ? null : name })}
-      badge={<StatusBadge status={waiting_gate && status === "in_progress" ? "gate" : status} />}
+      badge={<DeploymentStatusBadge deployment={{ status, awaiting_promotion: waiting_gate && status === "in_progress" }} />}
       more={
         counts.total === 0 ? target_name : `${target_name} · ${counts.applied.toLocaleString()} of ${counts.total.toLocaleString()} applied`
       }

@@ -15,6 +15,7 @@ import {
   CopyText,
   counted,
   cx,
+  DeploymentStatusBadge,
   FailedSection,
   hasFailed,
   KeyValue,
@@ -315,7 +316,7 @@ function DeploymentItem({ deployment, robot_id }: { deployment: Deployment; robo
           {target_kind === "robot" ? "to this robot, " : target_kind === "fleet" ? "to the fleet, " : "to a selection, "}
           <Time at={finished_at ?? created_at} />
         </span>
-        <StatusBadge status={target?.status ?? deployment.status} />
+        {target === undefined ? <DeploymentStatusBadge deployment={deployment} /> : <StatusBadge status={target.status} />}
       </div>
       {target?.reason != null && <p className="text-xs text-muted">{reasonText(target.reason)}</p>}
       {target?.waiting_for != null && <p className="text-xs text-muted">{waitingText(target.waiting_for)}</p>}

@@ -1,6 +1,6 @@
 import type { Robot } from "@roamfleet/protocol/routes";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { ArrowRight, TriangleAlert } from "lucide-react";
+import { ArrowRight } from "lucide-react";
 import { useCallback, useMemo, useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
 import { type Places, useHostedVersion, usePlaces } from "../../api/queries.ts";
@@ -21,7 +21,7 @@ import {
   NameLink,
   PageHeader,
   ReleaseState,
-  StatusBadge,
+  RobotStatus,
   TableSettings,
   TextLine,
   useFilters,
@@ -146,15 +146,7 @@ const robotsColumns = ({ fleet_names, site_names }: Places, hosted: string | und
   {
     name: "Status",
     width: "minmax(5.5rem, 1.45fr)",
-    cell: ({ status, health }) => (
-      <span className="flex items-center gap-1.5">
-        <StatusBadge status={status} />
-        {/* Show failing health here on narrow screens, which have no health column. */}
-        {status === "online" && health === "failing" && (
-          <TriangleAlert size={16} role="img" aria-label="unhealthy" className="shrink-0 text-bad sm:hidden" />
-        )}
-      </span>
-    ),
+    cell: (robot) => <RobotStatus robot={robot} />,
   },
   {
     name: "Health",

@@ -10,7 +10,7 @@ import { insertDefaults, listDueOrgs, listUnknownOrgs, planEvaluation } from "./
 export { channelRoutes, dropDeliveries, startSender } from "./delivery/index.ts";
 export { dropIncidents } from "./retention.ts";
 export { alertRoutes } from "./routes.ts";
-export { incidentRow, nameOf } from "./store-shown.ts";
+export { incidentNames, incidentRow, nameColumns } from "./store-shown.ts";
 
 /** Shorter than the interval of an org's evaluations, because another node may have evaluated an org a moment later. */
 const LOOK_EVERY_MS = 5_000;

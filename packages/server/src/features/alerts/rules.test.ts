@@ -54,6 +54,25 @@ test("refuses a rule that matches every robot of its scope, unless forced; a dry
   assert.equal(elsewhere.status, 400);
 });
 
+test("an incident names its only robot, unless the robot has left the place of the incident", TIMEOUT, async () => {
+  await using it = await startAlertPlane();
+  const [robot, other] = await it.robots(2);
+  assert.ok(robot !== undefined && other !== undefined);
+  const rule = (await it.call<AlertRule>("POST", "/api/alert-rules", OFFLINE)).body.data;
+  await it.setOnline(robot.robot_id, false);
+  await it.clock.advance({ seconds: 20 });
+  const read = async () => (await it.items<Incident>(`/api/incidents?rule_id=${rule.id}`))[0];
+  const id = (await read())?.id ?? "";
+  const [member] = await it.items<IncidentMember>(`/api/incidents/${id}/members`);
+  assert.ok(member?.robot_name);
+  assert.equal((await read())?.robot_name, member.robot_name);
+  await it.plane.db.run(
+    sql`update robot set site_id = ${other.site_id}, fleet_id = ${other.fleet_id} where org_id = ${it.org_id} and id = ${robot.robot_id}`,
+  );
+  assert.equal((await read())?.robot_name, null);
+  assert.equal((await it.call<Incident>("GET", `/api/incidents/${id}`)).body.data.robot_name, null);
+});
+
 test("a caller of a fleet changes only rules of that fleet, and cannot widen them", TIMEOUT, async () => {
   await using it = await startAlertPlane();
   const [own, other] = await it.robots(2);

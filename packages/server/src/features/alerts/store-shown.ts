@@ -25,12 +25,14 @@ const incidentColumns = {
   updated_at: timestamptz,
 };
 export const incidentRow = wiredRow(incidentColumns);
-const shownRow = wiredRow({ ...incidentColumns, assignee_name: nullable(text) });
+/** The columns of `incidentNames`. */
+export const nameColumns = { assignee_name: nullable(text), robot_name: nullable(text) };
+const shownRow = wiredRow({ ...incidentColumns, ...nameColumns });
 type ShownIncident = RowOf<typeof shownRow>;
 
 const nameRow = wiredRow({ name: text });
 /** Selects the name of a user in the org. No row: the user is not a member. */
-export const nameOf = (org_id: string, user_id: Statement<unknown>): Statement<RowOf<typeof nameRow>> =>
+const nameOf = (org_id: string, user_id: Statement<unknown>): Statement<RowOf<typeof nameRow>> =>
   // reads tables of other features: membership, user_account
   sql(nameRow)`
     select coalesce(m.name, u.email) as name from membership m join user_account u on u.id = m.user_id
@@ -39,9 +41,26 @@ export const nameOf = (org_id: string, user_id: Statement<unknown>): Statement<R
 export const findMemberName = async (db: Db, org_id: string, user_id: string): Promise<string | undefined> =>
   (await db.maybe(nameOf(org_id, sql`${user_id}`)))?.name;
 
-/** Adds the assignee's name to each incident of `page`. */
+/** An incident with more members does not name its only robot, which would be searched among all of them. */
+const NAMED_MEMBERS_MAX = 100;
+
+/**
+ * Selects the name of the assignee, and that of the only robot that matches now, for incidents with the alias `page`. Omits a robot that has
+ * left the place of the incident, because the caller may not see it.
+ */
+export const incidentNames = (org_id: string): Statement<unknown> =>
+  // reads tables of other features: robot
+  sql`
+    (${nameOf(org_id, sql`page.assignee_id`)}) as assignee_name,
+    case when page.status <> 'resolved' and page.active_count = 1 and page.member_count <= ${NAMED_MEMBERS_MAX} then (
+      select r.name from incident_member m join robot r on r.org_id = m.org_id and r.id = m.subject_id
+      where m.org_id = ${org_id} and m.incident_id = page.id and m.left_at is null
+        and r.site_id = page.site_id and r.fleet_id = coalesce(page.fleet_id, r.fleet_id)
+      limit 1) end as robot_name`;
+
+/** Adds names to each incident of `page`. */
 const withNames = (org_id: string, page: Statement<unknown>): Statement<ShownIncident> => sql(shownRow)`
-  select ${incidentRow.of("page")}, (${nameOf(org_id, sql`page.assignee_id`)}) as assignee_name from (${page}) page order by page.id desc`;
+  select ${incidentRow.of("page")}, ${incidentNames(org_id)} from (${page}) page order by page.id desc`;
 
 export interface IncidentFilter {
   status?: IncidentStatus | undefined;

@@ -252,13 +252,18 @@ function gateCheckToWire({ kind, fails, message, covered_until, incident_id }: G
 }
 
 function statusOf(deployment: DeploymentRow, { wave, opened_at, passed_at }: WaveRow): DeploymentWave["status"] {
-  const { current_wave, promoted_wave, wave_count } = deployment;
+  const { current_wave, wave_count } = deployment;
   if (opened_at === null) return "pending";
   if (wave < current_wave) return "passed";
-  const gate_before = wholeRollout(deployment.rollout).waves?.[wave - 1]?.gate ?? "auto";
-  if (!isGateOpen({ wave, gate_before, promoted_wave })) return "gate";
+  if (needsPromotion(deployment, wave)) return "gate";
   if (passed_at === null) return deployment.finished_at === null ? "open" : "passed";
   return wave + 1 >= wave_count ? "passed" : "soaking";
+}
+
+/** Whether a wave starts only after a promotion by a user, which is missing. */
+function needsPromotion({ rollout, promoted_wave }: DeploymentRow, wave: number): boolean {
+  const gate_before = wholeRollout(rollout).waves?.[wave - 1]?.gate ?? "auto";
+  return !isGateOpen({ wave, gate_before, promoted_wave });
 }
 
 const commonToWire = (row: DeploymentRow, selection: string | null) => ({
@@ -274,6 +279,7 @@ const commonToWire = (row: DeploymentRow, selection: string | null) => ({
   rollout: wholeRollout(row.rollout),
   wave: row.current_wave,
   wave_count: row.wave_count,
+  awaiting_promotion: row.status === "in_progress" && needsPromotion(row, row.current_wave),
   paused_at: wireTime(row.paused_at),
   created_by: row.created_by,
   cancel_requested_at: wireTime(row.cancel_requested_at),

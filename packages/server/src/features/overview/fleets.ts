@@ -29,7 +29,16 @@ const versionToWire = ({ release_id, tag, count }: VersionRow) => ({ release_id,
 
 /** `versions` is sorted: versions of the app that most robots run come first. */
 function toWire(fleet: FleetStateRow, versions: readonly VersionRow[]): FleetOverview["fleets"][number] {
-  const { fleet_count: _, deployment_id, deployment_kind, deployment_status, deployment_at, last_lost_at, ...state } = fleet;
+  const {
+    fleet_count: _,
+    deployment_id,
+    deployment_kind,
+    deployment_status,
+    deployment_at,
+    deployment_waits,
+    last_lost_at,
+    ...state
+  } = fleet;
   const app = versions[0]?.app ?? null;
   return {
     ...state,
@@ -42,6 +51,12 @@ function toWire(fleet: FleetStateRow, versions: readonly VersionRow[]): FleetOve
     newest_deployment:
       deployment_id === null || deployment_kind === null || deployment_status === null || deployment_at === null
         ? null
-        : { id: deployment_id, kind: deployment_kind, status: deployment_status, created_at: wireTime(deployment_at) },
+        : {
+            id: deployment_id,
+            kind: deployment_kind,
+            status: deployment_status,
+            awaiting_promotion: deployment_waits === true,
+            created_at: wireTime(deployment_at),
+          },
   };
 }

@@ -230,7 +230,13 @@ test("returns the state, releases and newest deployment of each visible fleet, t
       ["1.0", 1],
     ],
   );
-  assert.deepEqual(second.newest_deployment, { id: "dep_2", kind: "config", status: "in_progress", created_at: now.toISOString() });
+  assert.deepEqual(second.newest_deployment, {
+    id: "dep_2",
+    kind: "config",
+    status: "in_progress",
+    awaiting_promotion: false,
+    created_at: now.toISOString(),
+  });
   const apps = [
     {
       app: "nav",

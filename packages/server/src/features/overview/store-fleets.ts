@@ -1,7 +1,8 @@
 import type { DeploymentStatus } from "@roamfleet/protocol";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { equals, int, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import { bool, equals, int, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import { WAITS_FOR_GATE } from "./store.ts";
 
 const fleetRow = row({
   fleet_id: text,
@@ -18,6 +19,7 @@ const fleetRow = row({
   deployment_kind: nullable(textOf<"release" | "config">()),
   deployment_status: nullable(textOf<DeploymentStatus>()),
   deployment_at: nullable(timestamptz),
+  deployment_waits: nullable(bool),
 });
 export type FleetStateRow = RowOf<typeof fleetRow>;
 
@@ -50,9 +52,10 @@ export const listFleetStates = (db: Db, caller: Caller, { site_id, fleet_id }: F
       order by coalesce(c.unhealthy, 0) + coalesce(c.total, 0) - coalesce(c.online, 0) - coalesce(c.never_connected, 0) desc, s.name, f.name, f.id
       limit ${limit})
     select w.fleet_id, w.fleet_name, w.site_id, w.site_name, w.total, w.online, w.never_connected, w.unhealthy, w.last_lost_at, w.fleet_count,
-      d.id as deployment_id, d.kind as deployment_kind, d.status as deployment_status, d.created_at as deployment_at
+      d.id as deployment_id, d.kind as deployment_kind, d.status as deployment_status, d.created_at as deployment_at,
+      d.awaiting_promotion as deployment_waits
     from worst w left join lateral (
-      select id, kind, status, created_at from deployment
+      select id, kind, status, created_at, ${WAITS_FOR_GATE} as awaiting_promotion from deployment as placed
       where org_id = w.org_id and fleet_id = w.fleet_id order by id desc limit 1) d on true
     order by w.unhealthy + w.total - w.online - w.never_connected desc, w.site_name, w.fleet_name, w.fleet_id`);
 

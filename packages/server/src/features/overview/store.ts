@@ -56,7 +56,7 @@ const deploymentsRow = row({
 });
 
 /** Condition: a robot of the deployment in the row `placed` waits until the deployment is promoted. */
-const WAITS_FOR_GATE = sql`status = 'in_progress' and wave_count > 1 and exists (
+export const WAITS_FOR_GATE = sql`status = 'in_progress' and wave_count > 1 and exists (
   -- reads tables of other features: deployment_target
   select from deployment_target t where t.org_id = placed.org_id and t.deployment_id = placed.id and t.waiting_for = 'gate')`;
 

@@ -2,11 +2,11 @@ import { ID_PREFIXES } from "@roamfleet/protocol";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { madeSince } from "../../kernel/page.ts";
-import { nullable, type RowOf, sql, text, textOf, wiredRow } from "../../kernel/sql.ts";
-import { incidentRow, nameOf } from "../alerts/index.ts";
+import { type RowOf, sql, textOf, wiredRow } from "../../kernel/sql.ts";
+import { incidentNames, incidentRow, nameColumns } from "../alerts/index.ts";
 import { newestOfEach, partOf, rankColumns, ROWS_MAX } from "./part.ts";
 
-const rankedRow = wiredRow({ part: textOf<"raised" | "open">(), ...incidentRow.columns, assignee_name: nullable(text), ...rankColumns });
+const rankedRow = wiredRow({ part: textOf<"raised" | "open">(), ...incidentRow.columns, ...nameColumns, ...rankColumns });
 
 /** Returns the incidents that were opened or reopened since a time, and the unresolved ones. */
 export async function readIncidents(db: Db, caller: Caller, since: Date) {
@@ -25,8 +25,8 @@ export async function readIncidents(db: Db, caller: Caller, since: Date) {
       select 'raised' as part, ${incidentRow}, raised_at as at from (select * from recent union select * from unresolved) a where raised_at >= ${since}
       union all
       select 'open', ${incidentRow}, raised_at from unresolved)
-    select part, ${incidentRow}, (${nameOf(org_id, sql`n.assignee_id`)}) as assignee_name, total, (select count(*) from unresolved) = ${ROWS_MAX} or (select count(*) from recent) >= ${ROWS_MAX} as truncated
-    from (${newestOfEach(sql`select * from part`)}) n order by at desc, id desc`);
+    select part, ${incidentRow}, ${incidentNames(org_id)}, total, (select count(*) from unresolved) = ${ROWS_MAX} or (select count(*) from recent) >= ${ROWS_MAX} as truncated
+    from (${newestOfEach(sql`select * from part`)}) page order by at desc, id desc`);
   const part = (name: string) =>
     partOf(
       rows.filter((row) => row.part === name),

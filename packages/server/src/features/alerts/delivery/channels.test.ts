@@ -129,6 +129,9 @@ test("Slack gets escaped text, and PagerDuty one alert for each incident, which 
     url: "https://hooks.slack.test/x",
     body: JSON.stringify({ text: "Opened: &lt;!channel&gt; &amp; more (info), 3 affected, Berlin" }),
   });
+  const one = { ...opened, data: { ...data, title: "Offline", member_count: 1, robot: { id: "rob_1", name: "arm-01" } } };
+  const { body: text } = requestOf("slack", { url: "https://hooks.slack.test/x" }, { id: "dlv_1", message: one });
+  assert.equal(text, JSON.stringify({ text: "Opened: Offline (info), arm-01, Berlin" }));
   const events = [opened, { ...opened, type: "incident.resolved" as const }].map((message) => {
     const { url, body } = requestOf("pagerduty", { routing_key: "k" }, { id: "dlv_1", message });
     const { routing_key, event_action, dedup_key, payload } = JSON.parse(body) as Record<string, unknown> & {

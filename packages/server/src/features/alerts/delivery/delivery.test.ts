@@ -216,7 +216,7 @@ test("a resolution by a person is reported, and finished messages are deleted wh
   const { org_id, token } = await it.org();
   const channel = await it.channel(token, receiver.url("/"));
   const critical = await it.channel(token, receiver.url("/critical"), { routes: [{ severities: ["critical"] }] });
-  await seedRobot(it.plane, org_id);
+  const { robot_id } = await seedRobot(it.plane, org_id);
   await it.setOnline(org_id, false);
   await it.clock.advance({ minutes: 12 });
   const [opened] = await it.delivered(token, channel);
@@ -232,6 +232,8 @@ test("a resolution by a person is reported, and finished messages are deleted wh
       ["opened", opened.incident_id],
     ],
   );
+  const robots = receiver.got.map(({ body }) => (JSON.parse(body) as { data: { robot: { id: string } | null } }).data.robot?.id);
+  assert.deepEqual(robots, [robot_id, robot_id]);
   assert.deepEqual(await it.deliveries(token, critical), []);
   await dropDeliveries(it.plane, new Date(it.clock.now().getTime() + 1_000));
   assert.deepEqual(await it.deliveries(token, channel), []);

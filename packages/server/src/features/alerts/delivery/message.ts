@@ -12,6 +12,8 @@ export interface AlertMessage {
     site: Named | null;
     /** Null: robots of the whole site. */
     fleet: Named | null;
+    /** The only robot that has matched; null: several, or a deployment. */
+    robot: Named | null;
     /** Robots or deployments that have matched. */
     member_count: number;
     raised_at: string | null;
@@ -39,12 +41,13 @@ const PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue";
 /** The limit of PagerDuty. */
 const SUMMARY_CHARACTERS_MAX = 1_024;
 
-/** Returns one line about the incident: what, how many, where. */
+/** Returns one line about the incident: what, which robot or how many, where. */
 export function summaryOf({ type, data }: AlertMessage): string {
   if (type === "channel.test") return "Test message from Roamfleet";
   const state = type === "incident.opened" ? "Opened" : "Resolved";
   const place = [data.site, data.fleet].flatMap((one) => (one === null ? [] : [one.name])).join(", ");
-  return `${state}: ${data.title} (${data.severity}), ${data.member_count} affected, ${place}`;
+  // Messages that a server of an earlier version has stored have no robot.
+  return `${state}: ${data.title} (${data.severity}), ${data.robot?.name ?? `${data.member_count} affected`}, ${place}`;
 }
 
 /** Slack's format gives these characters a meaning, such as a link or a mention of a channel. */
@@ -88,6 +91,7 @@ export const testMessage = (now: Date): AlertMessage => ({
     severity: "info",
     site: null,
     fleet: null,
+    robot: null,
     member_count: 0,
     raised_at: null,
     resolved_at: null,

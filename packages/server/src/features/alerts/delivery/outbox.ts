@@ -6,7 +6,7 @@ import { planeState } from "../../../kernel/kernel-plane.ts";
 import type { IncidentMessage } from "../incident-state.ts";
 import type { IncidentRow } from "../store-incidents.ts";
 import type { AlertMessage } from "./message.ts";
-import { insertDeliveries, listEnabledChannels, listPlaceNames, listReported, type NewDelivery } from "./store.ts";
+import { insertDeliveries, listEnabledChannels, listPlaceNames, listReported, listRobots, type NewDelivery } from "./store.ts";
 
 /** Time after which a message that could not be sent is given up. */
 export const GIVE_UP_MS = 24 * 3_600_000;
@@ -52,12 +52,14 @@ export async function queueMessages(
   const places = messages.flatMap(({ incident: { site_id, fleet_id } }) => [site_id, ...(fleet_id === null ? [] : [fleet_id])]);
   const names = new Map((await listPlaceNames(tx, org_id, [...new Set(places)])).map(({ id, name }) => [id, name]));
   const named = (id: string) => ({ id, name: names.get(id) ?? id });
+  const of_one = messages.filter(({ incident }) => incident.member_count === 1).map(({ incident }) => incident.id);
+  const robots = new Map((await listRobots(tx, org_id, of_one)).map(({ incident_id, id, name }) => [incident_id, { id, name }]));
   const deliveries: NewDelivery[] = [];
   for (const { incident, kind } of messages) {
     const of_incident = reported.get(incident.id) ?? new Set<string>();
     const to = channels.filter(({ id, routes }) => (kind === "opened" ? isRouted(routes, incident) : of_incident.has(id)));
     for (const { id: channel_id } of to) {
-      const message = messageOf(incident, kind, now, named);
+      const message = messageOf(incident, kind, now, { named, robot: robots.get(incident.id) ?? null });
       deliveries.push({ id: plane.id(ID_PREFIXES.delivery), channel_id, incident_id: incident.id, kind, message });
       // A resolution in the same step goes to the channels of its opening.
       if (kind === "opened") of_incident.add(channel_id);
@@ -84,7 +86,7 @@ const messageOf = (
   incident: IncidentRow,
   kind: IncidentMessage,
   now: Date,
-  named: (id: string) => { id: string; name: string },
+  { named, robot }: { named: (id: string) => { id: string; name: string }; robot: AlertMessage["data"]["robot"] },
 ): AlertMessage => ({
   type: `incident.${kind}`,
   timestamp: now.toISOString(),
@@ -94,6 +96,7 @@ const messageOf = (
     severity: incident.severity,
     site: named(incident.site_id),
     fleet: incident.fleet_id === null ? null : named(incident.fleet_id),
+    robot,
     member_count: incident.member_count,
     raised_at: incident.raised_at.toISOString(),
     resolved_at: incident.resolved_at?.toISOString() ?? null,

@@ -66,6 +66,15 @@ export const listReported = (tx: Db, org_id: string, incidents: readonly string[
     select distinct d.channel_id, d.incident_id from alert_delivery d join alert_channel c on c.org_id = d.org_id and c.id = d.channel_id
     where d.org_id = ${org_id} and d.incident_id = any(${list(incidents)}::text[]) and d.kind = 'opened' and c.disabled_at is null`);
 
+const memberRow = row({ incident_id: text, id: text, name: text });
+
+/** Returns the robots of these incidents. */
+export const listRobots = (tx: Db, org_id: string, incidents: readonly string[]) =>
+  tx.many(sql(memberRow)`
+    -- reads tables of other features: robot
+    select m.incident_id, r.id, r.name from incident_member m join robot r on r.org_id = m.org_id and r.id = m.subject_id
+    where m.org_id = ${org_id} and m.incident_id = any(${list(incidents)}::text[])`);
+
 const placeRow = row({ id: text, name: text });
 
 /** Returns the names of sites and fleets. */
