@@ -95,7 +95,7 @@ process.exit();
 
 type Shown = Pick<LivePage, "name" | "path"> & { prepare?: LivePage["prepare"] | undefined };
 
-/** A new org has no objects, and the pages without a session are replaced when it cannot be loaded. */
+/** Skips the pages of objects in an empty org, and in the failing and stale states those that need no session. */
 function isShownIn(shown_state: State, at: string): boolean {
   if (shown_state === "empty") return !/_[0-9a-z]{20}/.test(at);
   return shown_state === "data" || !["/sign-in", "/admin"].includes(at);

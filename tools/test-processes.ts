@@ -206,7 +206,9 @@ export function watchFiles(directory: string): Watch {
       send(one, "SIGKILL");
     }
     if (!isTestProcess(pid)) return;
-    process.stderr.write(`roamfleet: a test process did not exit after ${files.join(" ")}; its threads: ${threadsOf(pid)}\n`);
+    process.stderr.write(
+      `roamfleet: a test process did not exit after ${files.join(" ") || "running no file"}; its threads: ${threadsOf(pid)}\n`,
+    );
     stuck.push(files);
     send(pid, "SIGKILL");
   };

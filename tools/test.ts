@@ -75,6 +75,11 @@ function findDoubtful({ counts, problems, stuck }: TestRun): Doubtful | undefine
  */
 async function runAgain(first: TestCounts, { files, before }: Doubtful): Promise<Omit<TestRun, "stuck">> {
   const names = files.join(" ");
+  // Without a file, `node --test` would run every test that it finds.
+  if (files.length === 0) {
+    process.stdout.write("roamfleet: UNSTABLE, a test process without files did not exit\n");
+    return { ending: { code: 0, signal: null }, counts: { ...first, failed: 0 }, problems: [] };
+  }
   process.stdout.write(`roamfleet: failed, run once more: ${names}\n`);
   const { ending, counts } = await runNodeTests(files);
   if (counts === undefined) return { ending, counts, problems: [] };

@@ -77,7 +77,7 @@ export const Incident = Entity("Incident", {
   flap_count: Count,
   assignee_id: Nullable(Type.String({ description: "The user who works on the incident" })),
   assignee_name: Nullable(Type.String()),
-  robot_name: Nullable(Type.String({ description: "The only robot that matches now; null: several match, or deployments" })),
+  robot_name: Nullable(Type.String({ description: "The robot, if it is the only member and matches now" })),
   raised_at: Type.String({ format: "date-time", description: "When it was opened, or last reopened" }),
   acknowledged_at: Nullable(Time),
   resolved_at: Nullable(Time),

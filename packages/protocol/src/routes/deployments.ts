@@ -51,8 +51,7 @@ const common = {
   /** Index of the highest started wave, counted from 0. */
   wave: Count,
   wave_count: Count,
-  /** Whether the deployment is in progress and its started wave needs a promotion by a user. */
-  awaiting_promotion: Type.Boolean(),
+  awaiting_promotion: Type.Boolean({ description: "Whether it is in progress and its newest wave waits for a promotion" }),
   paused_at: Nullable(Time),
   created_by: Actor,
   cancel_requested_at: Nullable(Time),

@@ -15,12 +15,12 @@ interface SummaryProps {
   /** Tag of the selected release; undefined while it is not loaded. */
   tag: string | undefined;
   /** Undefined: no release is selected. */
-  release_state: ReleaseState | undefined;
+  release_state: ReleaseLoad | undefined;
   /** Undefined: no target is selected. */
   target: Target | undefined;
 }
 
-export type ReleaseState = "loaded" | "loading" | "failed";
+export type ReleaseLoad = "loaded" | "loading" | "failed";
 
 const NOT_SELECTED = <span className="text-muted">not selected</span>;
 
@@ -69,7 +69,7 @@ const wavesOf = ({ rollout, waves }: DeploymentPlan): string => (rollout.waves =
 const shortText = (plan: DeploymentPlan): string =>
   `${robots(plan.total)}; ${wavesOf(plan)}; starts ${plan.scheduled_at === null ? "now" : "at the scheduled time"}`;
 
-function releaseText(tag: string | undefined, state: ReleaseState | undefined) {
+function releaseText(tag: string | undefined, state: ReleaseLoad | undefined) {
   if (tag !== undefined) return <Text>{tag}</Text>;
   return state === undefined ? NOT_SELECTED : <span className="text-muted">{state === "failed" ? "not loaded" : "…"}</span>;
 }
@@ -128,7 +128,7 @@ const DeployButton = ({ text, is_ready, is_sending, onDeploy, className = "" }: 
 );
 
 /** Returns the text of the button while there is no release. */
-function noReleaseText(state: ReleaseState | undefined): string {
+function noReleaseText(state: ReleaseLoad | undefined): string {
   if (state === undefined) return "Choose a release first";
   return state === "failed" ? "The release is not loaded" : "Loading the release…";
 }

@@ -157,14 +157,13 @@ function NoDeployments({ is_filtered, onClear }: { is_filtered: boolean; onClear
       command="rf deploy RELEASE --fleet FLEET"
       actions={
         may_deploy && (
-          <>
-            <LinkButton to="/releases">Push a release</LinkButton>
-            <LinkButton to="/enrollment/new">Enroll robots</LinkButton>
-          </>
+          <LinkButton look="primary" to="/deployments/new">
+            Deploy a release
+          </LinkButton>
         )
       }
     >
-      A deployment installs a release on a robot or a fleet. It needs a release and robots. Deployments and their progress appear here.
+      A deployment installs a release on a robot or a fleet. Deployments and their progress appear here.
     </EmptyState>
   );
 }

@@ -18,7 +18,7 @@ import {
   StatusBadge,
   useOutage,
 } from "../../ui/index.ts";
-import { DeployBar, DeploySummary, type ReleaseState } from "./deploy-summary.tsx";
+import { DeployBar, DeploySummary, type ReleaseLoad } from "./deploy-summary.tsx";
 import { deployCommand, type Draft, EMPTY_DRAFT, errorAt, type Errors, readDraft, type Written } from "./draft.ts";
 import { type PlanRequest, PlanView, usePlan } from "./plan-view.tsx";
 import { RolloutEditor } from "./rollout-editor.tsx";
@@ -144,7 +144,7 @@ function Maker() {
 }
 
 /** Why there is no preview, by the state of the release. */
-const NO_PREVIEW: Record<ReleaseState, string> = {
+const NO_PREVIEW: Record<ReleaseLoad, string> = {
   loaded: "Choose a release and a target to see a preview. Nothing starts until you deploy.",
   loading: "Loading the release…",
   failed: "Not loaded: the release. The preview follows when it is loaded.",
@@ -180,7 +180,7 @@ interface ChosenRelease {
   /** Whether no release has this ID or tag. */
   is_missing: boolean;
   /** Undefined: no release is selected, or it does not exist. */
-  state: ReleaseState | undefined;
+  state: ReleaseLoad | undefined;
   /** Why the release could not be loaded. */
   error: Error | null;
 }
@@ -195,7 +195,7 @@ function useRelease(name: string | undefined): ChosenRelease {
   const { isSuccess, error } = loading;
   // Other errors, such as an outage, do not prove that the release is missing.
   const is_missing = release === undefined && (isSuccess || isNotFound(error));
-  const unloaded = hasFailed(loading) ? "failed" : "loading";
+  const unloaded = loading.isError || hasFailed(loading) ? "failed" : "loading";
   const state = name === undefined || is_missing ? undefined : release === undefined ? unloaded : "loaded";
   return { name, release, is_missing, state, error };
 }

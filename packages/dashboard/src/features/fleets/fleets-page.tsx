@@ -28,7 +28,7 @@ export function FleetsPage() {
   const { search, change, clear, is_filtered } = useFilters(route.useSearch());
   const navigate = route.useNavigate();
   const may_change = useMay("operator");
-  const { sites, site_names } = usePlaces();
+  const { sites, site_names, is_read } = usePlaces();
   const list = useLivePages("listFleets", { query: search });
   return (
     <>
@@ -62,7 +62,7 @@ export function FleetsPage() {
             <EmptyState
               title="No fleets yet"
               command={fleetLines.create("", "")}
-              actions={sites.length === 0 && <LinkButton to="/sites">Create a site first</LinkButton>}
+              actions={may_change && is_read && sites.length === 0 && <LinkButton to="/sites">Create a site first</LinkButton>}
             >
               A fleet is a group of robots at one site that receive the same releases and config.
             </EmptyState>

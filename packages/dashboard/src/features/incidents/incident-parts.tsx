@@ -46,7 +46,7 @@ export const isDeployment = (subject_id: string): boolean => /^c?dep_/.test(subj
 /** Names the only affected robot, or else formats the number of members: "3 of 1,002 still affected". */
 export function membersText({ active_count, member_count, status, robot_name }: Incident): string {
   if (status === "resolved" || active_count === 0) return `${member_count.toLocaleString()} affected in total`;
-  if (robot_name !== null && member_count === 1) return robot_name;
+  if (robot_name !== null) return robot_name;
   return active_count === member_count
     ? `${active_count.toLocaleString()} affected`
     : `${active_count.toLocaleString()} of ${member_count.toLocaleString()} still affected`;

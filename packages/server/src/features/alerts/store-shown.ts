@@ -41,18 +41,15 @@ const nameOf = (org_id: string, user_id: Statement<unknown>): Statement<RowOf<ty
 export const findMemberName = async (db: Db, org_id: string, user_id: string): Promise<string | undefined> =>
   (await db.maybe(nameOf(org_id, sql`${user_id}`)))?.name;
 
-/** An incident with more members does not name its only robot, which would be searched among all of them. */
-const NAMED_MEMBERS_MAX = 100;
-
 /**
- * Selects the name of the assignee, and that of the only robot that matches now, for incidents with the alias `page`. Omits a robot that has
- * left the place of the incident, because the caller may not see it.
+ * Selects the name of the assignee, and that of the robot if it is the only member and matches now, for incidents with the alias
+ * `page`. Omits a robot that has left the place of the incident, because the caller may not see it.
  */
 export const incidentNames = (org_id: string): Statement<unknown> =>
   // reads tables of other features: robot
   sql`
     (${nameOf(org_id, sql`page.assignee_id`)}) as assignee_name,
-    case when page.status <> 'resolved' and page.active_count = 1 and page.member_count <= ${NAMED_MEMBERS_MAX} then (
+    case when page.status <> 'resolved' and page.member_count = 1 then (
       select r.name from incident_member m join robot r on r.org_id = m.org_id and r.id = m.subject_id
       where m.org_id = ${org_id} and m.incident_id = page.id and m.left_at is null
         and r.site_id = page.site_id and r.fleet_id = coalesce(page.fleet_id, r.fleet_id)

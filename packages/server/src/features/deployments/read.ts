@@ -279,7 +279,7 @@ const commonToWire = (row: DeploymentRow, selection: string | null) => ({
   rollout: wholeRollout(row.rollout),
   wave: row.current_wave,
   wave_count: row.wave_count,
-  awaiting_promotion: row.status === "in_progress" && needsPromotion(row, row.current_wave),
+  awaiting_promotion: row.status === "in_progress" && row.wave_passed_at === null && needsPromotion(row, row.current_wave),
   paused_at: wireTime(row.paused_at),
   created_by: row.created_by,
   cancel_requested_at: wireTime(row.cancel_requested_at),

@@ -68,7 +68,7 @@ export const listReported = (tx: Db, org_id: string, incidents: readonly string[
 
 const memberRow = row({ incident_id: text, id: text, name: text });
 
-/** Returns the robots of these incidents. */
+/** Returns the robots of these incidents, wherever they are now: a channel belongs to the org. */
 export const listRobots = (tx: Db, org_id: string, incidents: readonly string[]) =>
   tx.many(sql(memberRow)`
     -- reads tables of other features: robot
