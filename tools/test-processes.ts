@@ -152,7 +152,7 @@ export const markDone = (directory: string, files: readonly string[]): void =>
   writeFileSync(path.join(directory, `${DONE}${process.pid}`), JSON.stringify(files));
 
 /** Returns what a descriptor of a process is, such as `pipe:[1234]`; undefined if the process has ended or does not have it. */
-function outputOf(pid: number, descriptor: number | string): string | undefined {
+function outputOf(pid: number, descriptor: number): string | undefined {
   try {
     return readlinkSync(`/proc/${pid}/fd/${descriptor}`);
   } catch {
@@ -174,8 +174,8 @@ export interface Watch {
 }
 
 /**
- * Kills shared processes whose file takes longer than FILE_MS_MAX, and all processes that do not exit EXIT_MS_MAX after their last file.
- * Also kills the processes that have the output of a shared process.
+ * Kills each shared process whose current file takes longer than FILE_MS_MAX, and each test process that is still running EXIT_MS_MAX after
+ * its last test. With a shared process, also kills the other processes that write to its output.
  */
 export function watchFiles(directory: string): Watch {
   const began = new Map<string, number>();
@@ -226,7 +226,7 @@ export function watchFiles(directory: string): Watch {
   };
 }
 
-/** Returns where each thread of a process waits in the kernel: `node in do_epoll_wait, libuv-worker in fifo_open`. */
+/** Returns the name of each thread of a process and the kernel function in which it waits: `node in do_epoll_wait, libuv-worker in fifo_open`. */
 function threadsOf(pid: number): string {
   const directory = `/proc/${pid}/task`;
   const threads = existsSync(directory) ? readdirSync(directory) : [];

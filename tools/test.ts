@@ -50,7 +50,7 @@ async function main(): Promise<void> {
   finish(counts, ending.code === 0);
 }
 
-/** Files whose failure may be random. */
+/** Files that failed the run, perhaps by chance, and are run once more. */
 interface Doubtful {
   files: string[];
   /** Their tests of the first run; undefined if all of them have passed. */
@@ -58,8 +58,8 @@ interface Doubtful {
 }
 
 /**
- * Returns the only file whose tests have failed, if there is no other failure, or the files of the only process that did not exit after its
- * tests; undefined if the run has passed or failed in several places.
+ * Returns the failed file if all failures of the run are in one file, or the files of a process if its only failure is that this process
+ * did not exit. Otherwise returns undefined.
  */
 function findDoubtful({ counts, problems, stuck }: TestRun): Doubtful | undefined {
   if (counts === undefined || problems.length > 0) return undefined;

@@ -13,7 +13,7 @@ const PARTS = 5;
 const REPORTED_MS_MIN = 50;
 const TIMEOUT_MS = 300_000;
 
-/** Scrolls to the end until there are so many rows or no more rows are loaded; returns the number of rows, or -1 if there are more. */
+/** Scrolls down until row number `row` or the last row is shown. Returns the number of rows, or -1 if more rows can be loaded. */
 const toRow = (row: number): string => `(async () => {
   const grid = document.querySelector("[role=grid]");
   const frame = () => new Promise(requestAnimationFrame);

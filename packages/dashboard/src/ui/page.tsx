@@ -133,7 +133,7 @@ const FADE_PX = 40;
 export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
   const nav = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
-  // On narrow screens, scroll the open tab into view: some tabs may be hidden, which fades indicate.
+  // Scroll the open tab into view. On narrow screens, not all tabs fit into the bar.
   useEffect(() => {
     // Scrolls only the bar: scrollIntoView would also scroll the page.
     const show = (): void => {

@@ -143,7 +143,7 @@ function Maker() {
   );
 }
 
-/** Why there is no preview, by the state of the release. */
+/** Text in place of the preview while the request is incomplete, by whether the release is loaded. */
 const NO_PREVIEW: Record<ReleaseLoad, string> = {
   loaded: "Choose a release and a target to see a preview. Nothing starts until you deploy.",
   loading: "Loading the release…",

@@ -1,13 +1,23 @@
 import type { ConfigDeployment, Deployment, DeploymentWave, Overview } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { query } from "../../api/queries.ts";
-import { CardList, combineLoaded, hasFailed, type Loaded, NameLink, QueryState, Section, StatusBadge, Time } from "../../ui/index.ts";
+import {
+  CardList,
+  combineLoaded,
+  DeploymentStatusBadge,
+  hasFailed,
+  type Loaded,
+  NameLink,
+  QueryState,
+  Section,
+  Time,
+} from "../../ui/index.ts";
 import { CountsBar, countsText, TargetName } from "../deployments/deployment-parts.tsx";
 import { WaitingSteps } from "../deployments/step-bar.tsx";
 import { deploymentName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
 import { situationOf } from "../deployments/steps.ts";
 
-/** Maximum running deployments with waves whose waves are read. */
+/** Maximum running deployments that are read. */
 const RUNNING_MAX = 10;
 
 interface Waiting {
@@ -15,7 +25,7 @@ interface Waiting {
   queries: readonly Loaded<unknown>[];
 }
 
-/** Loads the deployments that may wait for a decision: paused ones, and running ones with waves. `counts`: how many there are. */
+/** Loads the deployments that wait for a decision: paused ones, and running ones that await a promotion. `counts`: how many there are. */
 function useWaiting(paused: readonly Deployment[], counts: Pick<Overview, "deployments" | "config_deployments">): Waiting {
   const running = { status: "in_progress", cause: "request", limit: RUNNING_MAX } as const;
   const [has_gate, has_config_gate] = [counts.deployments.waiting_gate > 0, counts.config_deployments.waiting_gate > 0];
@@ -27,12 +37,12 @@ function useWaiting(paused: readonly Deployment[], counts: Pick<Overview, "deplo
     enabled: has_paused_config,
   });
   // A disabled query keeps what it loaded before.
-  const with_waves = [...(has_gate ? (releases.data?.items ?? []) : []), ...(has_config_gate ? (configs.data?.items ?? []) : [])];
+  const in_progress = [...(has_gate ? (releases.data?.items ?? []) : []), ...(has_config_gate ? (configs.data?.items ?? []) : [])];
   return {
     deployments: [
       ...paused,
       ...(has_paused_config ? (paused_configs.data?.items ?? []) : []),
-      ...with_waves.filter(({ wave_count }) => wave_count > 1),
+      ...in_progress.filter(({ awaiting_promotion }) => awaiting_promotion),
     ],
     queries: [...(has_gate ? [releases] : []), ...(has_config_gate ? [configs] : []), ...(has_paused_config ? [paused_configs] : [])],
   };
@@ -54,7 +64,8 @@ export function WaitingRollouts({ paused, overview }: WaitingRolloutsProps) {
   });
   const items = shown
     .map((deployment, at) => ({ deployment, waves: waves[at]?.data?.items ?? [] }))
-    .filter(({ deployment, waves: of }) => deployment.status === "paused" || of.some(({ status }) => status === "gate"));
+    // Without its waves, the text and the actions of a running deployment are unknown.
+    .filter(({ deployment, waves: of }) => deployment.status === "paused" || of.length > 0);
   const needed = [...queries, ...waves];
   const is_read = needed.every(({ data }) => data !== undefined);
   if (items.length === 0 && !needed.some(hasFailed)) return null;
@@ -68,7 +79,7 @@ export function WaitingRollouts({ paused, overview }: WaitingRolloutsProps) {
 }
 
 function WaitingItem({ deployment, waves }: { deployment: Deployment | ConfigDeployment; waves: readonly DeploymentWave[] }) {
-  const { id, status, counts, paused_at } = deployment;
+  const { id, counts, paused_at } = deployment;
   const name = deploymentName(deployment);
   return (
     <li className="flex flex-wrap items-center gap-x-4 gap-y-2 px-4 py-3">
@@ -77,7 +88,7 @@ function WaitingItem({ deployment, waves }: { deployment: Deployment | ConfigDep
           <NameLink {...deploymentPage(id)} name={name} className="font-medium" />
           <TargetName target={deployment} className="text-muted" />
           <span className="shrink-0">
-            <StatusBadge status={status === "paused" ? "paused" : "gate"} />
+            <DeploymentStatusBadge deployment={deployment} />
           </span>
         </div>
         <p className="text-sm [overflow-wrap:anywhere]">

@@ -260,7 +260,7 @@ function statusOf(deployment: DeploymentRow, { wave, opened_at, passed_at }: Wav
   return wave + 1 >= wave_count ? "passed" : "soaking";
 }
 
-/** Whether a wave starts only after a promotion by a user, which is missing. */
+/** Whether a wave needs a promotion by a user that has not happened yet. */
 function needsPromotion({ rollout, promoted_wave }: DeploymentRow, wave: number): boolean {
   const gate_before = wholeRollout(rollout).waves?.[wave - 1]?.gate ?? "auto";
   return !isGateOpen({ wave, gate_before, promoted_wave });

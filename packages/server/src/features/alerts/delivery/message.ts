@@ -41,7 +41,7 @@ const PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue";
 /** The limit of PagerDuty. */
 const SUMMARY_CHARACTERS_MAX = 1_024;
 
-/** Returns one line about the incident: what, which robot or how many, where. */
+/** Returns one line: the title of the incident, its robot or the number of its members, and its place. */
 export function summaryOf({ type, data }: AlertMessage): string {
   if (type === "channel.test") return "Test message from Roamfleet";
   const state = type === "incident.opened" ? "Opened" : "Resolved";
