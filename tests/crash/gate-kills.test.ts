@@ -72,8 +72,10 @@ test("a deployment is paused once by an incident when the server is killed aroun
         await until("the first wave to soak", async () => (await waves())[0]?.status === "soaking");
         return data.id;
       });
-      await restart(spec);
       const [target] = (await api.listDeploymentTargets({ params: { id }, query: { status: "applied" } })).items;
+      // A slow start must not check the deployment, and die at the failpoint, before the incident exists.
+      await query("update deployment set step_at = now() + interval '1 hour' where id = $1", [id]);
+      await restart(spec);
       await query(
         `with i as (
           insert into incident (org_id, id, rule_id, title, severity, group_id, site_id, status, member_count, active_count, raised_at, joined_at, created_at, updated_at)
@@ -83,7 +85,6 @@ test("a deployment is paused once by an incident when the server is killed aroun
         insert into incident_member (org_id, incident_id, subject_id, joined_at) select org_id, id, $3, now() from i`,
         [id, site_id, target?.robot_id ?? ""],
       );
-      // The deployment is checked within 30 s, which the test does not wait for.
       await query("update deployment set step_at = now() where id = $1", [id]);
       return id;
     };
