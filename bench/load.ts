@@ -15,12 +15,12 @@ export interface Request {
 
 /**
  * Sends requests over keep-alive connections for a given time and counts the responses. Each connection sends its next request after the
- * complete response. Uses little CPU, because the server needs the machine's other core.
+ * complete response, and at least one request. Uses little CPU, because the server needs the machine's other core.
  */
-export async function load(url: string, request: Request, duration_ms: number): Promise<number> {
+export async function load(url: string, request: Request, duration_ms: number, connections = CONNECTIONS): Promise<number> {
   const { hostname, port } = new URL(url);
   const until = performance.now() + duration_ms;
-  const counts = await Promise.all(Array.from({ length: CONNECTIONS }, () => one(hostname, Number(port), request, until)));
+  const counts = await Promise.all(Array.from({ length: connections }, () => one(hostname, Number(port), request, until)));
   return counts.reduce((sum, count) => sum + count, 0);
 }
 

@@ -51,19 +51,27 @@ const ROBOTS = 10_000;
 
 /** Measures the CPU time of a request in the server and in PostgreSQL together. The goal is in microseconds. */
 async function measureCpu(rig: Rig, part: string, request: Request, goal: number): Promise<RowResult[]> {
+  const { rounds, round_ms } = rig.quick ? QUICK : { rounds: ROUNDS_OF_CPU, round_ms: ROUND_MS };
+  return cpuLines(part, goal, await spentIn(rig, rounds, () => load(rig.server.url, request, round_ms)));
+}
+
+/** Measures `work`, which returns the number of its requests, in some rounds. One more, the first, warms up. */
+async function spentIn(rig: Rig, rounds: number, work: () => Promise<number>): Promise<Spent[]> {
   const client = new pg.Client(rig.database);
   await client.connect();
-  const { rounds, round_ms } = rig.quick ? QUICK : { rounds: ROUNDS_OF_CPU, round_ms: ROUND_MS };
   const found: Spent[] = [];
   try {
-    // The first round warms up.
     for (let i = 0; i <= rounds; i += 1) {
-      const one = await spent(rig, client, () => load(rig.server.url, request, round_ms));
+      const one = await spent(rig, client, work);
       if (i > 0) found.push(one);
     }
   } finally {
     await client.end();
   }
+  return found;
+}
+
+function cpuLines(part: string, goal: number, found: readonly Spent[]): RowResult[] {
   const both = sample(found.map(({ server_us, postgres_us }) => server_us + postgres_us));
   const compared = { figure: `${Math.round(both.median)} µs`, goal: `≤ ${goal} µs`, met: both.median <= goal };
   return [
@@ -87,10 +95,22 @@ export const listRobots: Row = {
   },
 };
 
+const AT_ONCE = 2_000;
+
+/** Measures requests that are all sent at the same moment, each over its own new connection. */
+async function measureAtOnce(rig: Rig, request: Request, goal: number): Promise<RowResult[]> {
+  const count = rig.quick ? 50 : AT_ONCE;
+  const rounds = rig.quick ? QUICK.rounds : ROUNDS_OF_CPU;
+  const found = await spentIn(rig, rounds, () => load(rig.server.url, request, 0, count));
+  const part = `${count} robots at once`;
+  const until_last = sample(found.map(({ per_second }) => (count / per_second) * 1_000));
+  return [...cpuLines(part, goal, found), { part: `${part}: until all have the answer`, ours: until_last, unit: "ms" }];
+}
+
 export const enroll: Row = {
   name: "enroll",
   area: "api",
-  about: "enrollment of new robots, 8 at a time, at a server with 10,000",
+  about: `enrollment of new robots, 8 at a time, at a server with 10,000; and ${AT_ONCE} at once`,
   run: async (rig) => {
     // For empty tables, PostgreSQL would plan to read the whole table, and keep that plan.
     await fill(rig, ROBOTS);
@@ -103,7 +123,8 @@ export const enroll: Row = {
     const { data } = await rig.api.createEnrollmentKey({ body: { site_id: site.id, fleet_id: fleet.id, max_uses: 0 } });
     // Any 32 bytes are accepted as an Ed25519 key, and robots that never connect need no private key.
     const body = (): string => JSON.stringify({ key: data.key, public_key: randomBytes(32).toString("base64") });
-    return await measureCpu(rig, "a robot", { method: "POST", path: "/agent/enroll", body }, 900);
+    const request = { method: "POST", path: "/agent/enroll", body };
+    return [...(await measureCpu(rig, "a robot", request, 900)), ...(await measureAtOnce(rig, request, 900))];
   },
 };
 

@@ -21,6 +21,8 @@ import {
   type KeyOwner,
   type KeyRow,
   type KeyStatus,
+  type Presented,
+  type PresentedKey,
   replaceRobotKey,
   statusOf,
   takeUses,
@@ -37,7 +39,7 @@ const ID_TAIL_CHARACTERS = 6;
 
 export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
-/** Maximum number of robots enrolled in one transaction. */
+/** Maximum number of robots whose keys are read at once, and that are enrolled in one transaction. */
 const BATCH_ROBOTS_MAX = 500;
 /** Maximum number of robots of an org that wait for a transaction. */
 const WAITING_PER_ORG_MAX = 10_000;
@@ -51,10 +53,11 @@ interface NewComputer {
 
 /**
  * Enrolls robots. A single robot is enrolled immediately. The next transaction enrolls all robots that arrive with the same key during one,
- * so thousands of concurrent robots need only a few transactions.
+ * so thousands of concurrent robots need only a few transactions. Their keys are read together, too.
  */
 export class Enroller {
   readonly #plane: Plane;
+  readonly #presented: KeyedBatcher<Presented, PresentedKey | undefined>;
   readonly #batcher: KeyedBatcher<NewComputer, Enrollment | Fault>;
   /** Number of robots that wait for a transaction, by org. */
   readonly #waiting = new Map<string, number>();
@@ -63,6 +66,12 @@ export class Enroller {
 
   constructor(plane: Plane) {
     this.#plane = plane;
+    this.#presented = new KeyedBatcher({
+      min_interval_ms: 0,
+      items_max: BATCH_ROBOTS_MAX,
+      concurrency_max: 1,
+      work: (_, robots) => findPresented(plane.db, robots),
+    });
     this.#batcher = new KeyedBatcher({
       min_interval_ms: 0,
       items_max: BATCH_ROBOTS_MAX,
@@ -83,7 +92,7 @@ export class Enroller {
   async enroll(body: EnrollBody, ip: string): Promise<Enrollment> {
     const plane = this.#plane;
     const public_key = Buffer.from(body.public_key, "base64");
-    const presented = await findPresented(plane.db, keyHash(body.key), public_key);
+    const presented = await this.#presented.add("", { key_hash: keyHash(body.key), public_key });
     if (presented === undefined) {
       plane.rate_limits.unknown.take(ip);
       throw unknownKey();

@@ -76,12 +76,19 @@ export type KeyOwner = RowOf<typeof ownerRow>;
 
 const presentedRow = row({
   ...keyRow.columns,
+  position: int,
   suspended: bool,
   owner_org_id: nullable(text),
   owner_id: nullable(text),
   owner_name: nullable(text),
   owner_decommissioned: bool,
 });
+
+/** What a robot sends to enroll: the hash of an enrollment key, and its own public key. */
+export interface Presented {
+  key_hash: Buffer;
+  public_key: Buffer;
+}
 
 /** An enrollment key with which a robot enrolls. */
 export interface PresentedKey {
@@ -92,17 +99,32 @@ export interface PresentedKey {
   owner: KeyOwner | undefined;
 }
 
-/** Finds a key by its hash, and the owner of a public key in any org. The org of the robot is not known before. */
-export async function findPresented(db: Db, hash: Buffer, public_key: Buffer): Promise<PresentedKey | undefined> {
+/**
+ * Finds the enrollment key of each robot by its hash, and the owner of its public key in any org. The orgs of the robots are not known
+ * before. Returns a result for each robot, in order: undefined if there is no such key. The arrays are subqueries, because PostgreSQL would
+ * otherwise plan the statement for each length of them, which costs more than running it.
+ */
+export async function findPresented(db: Db, robots: readonly Presented[]): Promise<(PresentedKey | undefined)[]> {
   // reads tables of other features: org, robot
-  const found = await db.maybe(sql(presentedRow)`
-    select ${keyRow.of("k")}, o.status = 'suspended' as suspended, r.org_id as owner_org_id, r.id as owner_id, r.name as owner_name,
+  const found = await db.many(sql(presentedRow)`
+    select ${keyRow.of("k")}, p.position::int, o.status = 'suspended' as suspended, r.org_id as owner_org_id, r.id as owner_id, r.name as owner_name,
       r.decommissioned_at is not null as owner_decommissioned
-    from enrollment_key k join org o on o.id = k.org_id left join robot_key rk on rk.public_key = ${public_key}
-    left join robot r on r.org_id = rk.org_id and r.id = rk.robot_id
-    where k.hash = ${hash}`);
-  if (found === undefined) return undefined;
-  const { suspended, owner_org_id, owner_id, owner_name, owner_decommissioned, ...key } = found;
+    from unnest((select ${list(robots.map(({ key_hash }) => key_hash))}::bytea[]), (select ${list(robots.map(({ public_key }) => public_key))}::bytea[]))
+      with ordinality as p (hash, public_key, position)
+    join enrollment_key k on k.hash = p.hash join org o on o.id = k.org_id left join robot_key rk on rk.public_key = p.public_key
+    left join robot r on r.org_id = rk.org_id and r.id = rk.robot_id`);
+  const by_position = new Map(found.map((one) => [one.position, presentedOf(one)]));
+  return robots.map((_, i) => by_position.get(i + 1));
+}
+
+function presentedOf({
+  suspended,
+  owner_org_id,
+  owner_id,
+  owner_name,
+  owner_decommissioned,
+  ...key
+}: RowOf<typeof presentedRow>): PresentedKey {
   const owner =
     owner_org_id === null || owner_id === null || owner_name === null
       ? undefined
