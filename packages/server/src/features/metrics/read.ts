@@ -95,7 +95,7 @@ function rollupsOf(
   db: Db,
   org_id: string,
   { robots, names, extremes = true, ...period }: Wanted & { step_seconds: Step },
-): Promise<RollupRow[]> {
+): Promise<Iterable<RollupRow>> {
   const [robot_id = ""] = robots;
   const [name = ""] = names ?? [];
   if (robots.length === 1) return rollupsOfRobot(db, org_id, robot_id, { ...period, names });
@@ -106,7 +106,11 @@ function rollupsOf(
 /** The series of an answer while it is read. */
 class SeriesSet {
   readonly #wanted: Wanted;
-  readonly #found = new Map<string, RobotSeries>();
+  /** By name and labels, then by robot, because a joined key for each of many rollups takes longer. */
+  readonly #found = new Map<string, Map<string, RobotSeries>>();
+  /** The key of labels, which many rollups share. */
+  readonly #keys = new WeakMap<Record<string, string>, string>();
+  #size = 0;
   #work = 0;
 
   constructor(wanted: Wanted) {
@@ -118,15 +122,25 @@ class SeriesSet {
     this.#work += work;
     const { names, since, until, points } = this.#wanted;
     if (names !== undefined && !names.has(name)) return undefined;
-    const key = `${name} ${labelsKey({ labels })} ${robot_id}`;
-    let found = this.#found.get(key);
+    const key = `${name} ${this.#keyOf(labels)}`;
+    const of_robots = this.#found.get(key) ?? new Map<string, RobotSeries>();
+    let found = of_robots.get(robot_id);
     if (found === undefined) {
-      if (this.#found.size >= SERIES_READ_MAX)
+      if (this.#size >= SERIES_READ_MAX)
         throw badRequest(`more than ${SERIES_READ_MAX} series match: choose fewer robots, or another metric`);
       found = { robot_id, name, labels, intervals: new Intervals(since.getTime(), until.getTime(), points) };
-      this.#found.set(key, found);
+      this.#found.set(key, of_robots.set(robot_id, found));
+      this.#size += 1;
     }
     return found.intervals;
+  }
+
+  #keyOf(labels: Record<string, string>): string {
+    const known = this.#keys.get(labels);
+    if (known !== undefined) return known;
+    const key = labelsKey({ labels });
+    this.#keys.set(labels, key);
+    return key;
   }
 
   /** Lets other work run if much was read since the last time. */
@@ -138,9 +152,10 @@ class SeriesSet {
 
   series(): RobotSeries[] {
     return [...this.#found]
-      .filter(([, { intervals }]) => intervals.has_values)
-      .toSorted(([a], [b]) => (a < b ? -1 : 1))
-      .map(([, series]) => series);
+      .flatMap(([key, of_robots]) => Array.from(of_robots.values(), (series) => ({ key: `${key} ${series.robot_id}`, series })))
+      .filter(({ series }) => series.intervals.has_values)
+      .toSorted((a, b) => (a.key < b.key ? -1 : 1))
+      .map(({ series }) => series);
   }
 }
 

@@ -108,14 +108,18 @@ export const packedBytes = (step_seconds: Step, extremes: boolean): number =>
 /** Adds the packed intervals of a day to those of a query. Without extremes, the averages take their place. */
 export function addRollup({ step_seconds, intervals }: { step_seconds: number; intervals: Buffer }, day: number, into: Intervals): void {
   const packed = isCompressed(step_seconds) ? inflateRawSync(intervals) : intervals;
-  const n = DAY_MS / (step_seconds * 1_000);
-  const [min, max] = packed.length < BASE_BYTES + n * INTERVAL_BYTES ? [1, 1] : [2, 3];
+  const step_ms = step_seconds * 1_000;
+  const n = DAY_MS / step_ms;
+  const has_extremes = packed.length >= BASE_BYTES + n * INTERVAL_BYTES;
   // Much faster than the methods of Buffer, which check each offset.
   const view = new DataView(packed.buffer, packed.byteOffset, packed.length);
   const base = view.getFloat64(0, true);
   const column = (nth: number, i: number): number => base + view.getFloat32(BASE_BYTES + 4 * (nth * n + i), true);
   for (let i = 0; i < n; i += 1) {
     const count = view.getUint32(BASE_BYTES + 4 * i, true);
-    if (count > 0) into.addReduced(day + (i * DAY_MS) / n, count, column(1, i) * count, column(min, i), column(max, i));
+    if (count === 0) continue;
+    const mean = column(1, i);
+    const [min, max] = has_extremes ? [column(2, i), column(3, i)] : [mean, mean];
+    into.addReduced(day + i * step_ms, count, mean * count, min, max);
   }
 }

@@ -203,7 +203,7 @@ export const rollupsOfRobot = (
 const amongRobots = (robots: readonly string[]): Statement<unknown> =>
   sql`${json(Object.fromEntries(robots.map((id) => [id, 1])))}::jsonb ? robot_id`;
 
-const dayRow = row({ day: timestamptz, robots: text, labels: jsonb<Record<string, string>[]>(), intervals: bytea });
+const dayRow = row({ day: timestamptz, robots: text, labels: text, intervals: bytea });
 
 /**
  * Returns the rollups of hours of one metric of these robots in a period; without `extremes` those without lowest and highest values, which is
@@ -213,25 +213,33 @@ export async function hoursOfMetric(
   db: Db,
   org_id: string,
   { name, robots, since, until, extremes }: Omit<Period, "step_seconds"> & { name: string; robots: readonly string[]; extremes: boolean },
-): Promise<RollupRow[]> {
+): Promise<Iterable<RollupRow>> {
   const [step_seconds, bytes] = [STEPS[1], packedBytes(STEPS[1], extremes)];
   const days = await db.many(sql(dayRow)`
-    select day, string_agg(robot_id, ' ') as robots, jsonb_agg(labels) as labels,
+    select day, string_agg(robot_id, ' ') as robots, string_agg(labels::text, chr(10)) as labels,
       string_agg(substring(intervals from 1 for ${bytes}), ''::bytea) as intervals
     from metric_rollup
     where org_id = ${org_id} and name = ${name} and step_seconds = ${step_seconds} and day >= ${startOfDay(since)} and day < ${until}
       and ${amongRobots(robots)}
     group by day`);
-  return days.flatMap(({ day, robots: ids, labels, intervals }) =>
-    ids.split(" ").map((robot_id, i) => ({
-      robot_id,
-      name,
-      labels: labels[i] ?? {},
-      step_seconds,
-      day,
-      intervals: intervals.subarray(i * bytes, (i + 1) * bytes),
-    })),
-  );
+  return rollupsIn(days, { name, step_seconds, bytes });
+}
+
+/** Divides days into their rollups, one after the other, so that not all of them are in memory. Equal labels are one object. */
+function* rollupsIn(
+  days: readonly RowOf<typeof dayRow>[],
+  { name, step_seconds, bytes }: { name: string; step_seconds: Step; bytes: number },
+): Generator<RollupRow> {
+  const parsed = new Map<string, Record<string, string>>();
+  for (const { day, robots, labels, intervals } of days) {
+    const texts = labels.split("\n"); // the text of jsonb has no line breaks
+    for (const [i, robot_id] of robots.split(" ").entries()) {
+      const text = texts[i] ?? "{}";
+      const known = parsed.get(text) ?? (JSON.parse(text) as Record<string, string>);
+      parsed.set(text, known);
+      yield { robot_id, name, labels: known, step_seconds, day, intervals: intervals.subarray(i * bytes, (i + 1) * bytes) };
+    }
+  }
 }
 
 const foundRow = row({ found: bool });
