@@ -14,8 +14,8 @@ export interface Request {
 }
 
 /**
- * Sends requests over keep-alive connections for a given time and counts the responses. Each connection sends its next request after the
- * complete response, and at least one request. Uses little CPU, because the server needs the machine's other core.
+ * Sends requests over keep-alive connections for a given time and counts the responses. Each connection sends at least one request, and the
+ * next one after the complete response. Its own CPU use is low, because server and database run on the same machine.
  */
 export async function load(url: string, request: Request, duration_ms: number, connections = CONNECTIONS): Promise<number> {
   const { hostname, port } = new URL(url);

@@ -36,8 +36,17 @@ export interface Spent {
   postgres_us: number;
 }
 
-/** Measures `work`, which returns the number of its operations. */
-export async function spent(rig: Rig, client: pg.Client, work: () => Promise<number>): Promise<Spent> {
+/** Measures `work`, which returns the number of its operations, in `rounds` rounds. One more, the first, warms up. */
+export async function spentInRounds(rig: Rig, client: pg.Client, rounds: number, work: () => Promise<number>): Promise<Spent[]> {
+  const found: Spent[] = [];
+  for (let i = 0; i <= rounds; i += 1) {
+    const one = await spent(rig, client, work);
+    if (i > 0) found.push(one);
+  }
+  return found;
+}
+
+async function spent(rig: Rig, client: pg.Client, work: () => Promise<number>): Promise<Spent> {
   await atRest(rig.server.pid);
   const [server, postgres, started] = [cpuMicroseconds(rig.server.pid), await postgresCpu(client), performance.now()];
   const operations = await work();

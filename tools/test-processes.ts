@@ -174,8 +174,8 @@ export interface Watch {
 }
 
 /**
- * Kills each shared process whose current file takes longer than FILE_MS_MAX, and each test process that is still running EXIT_MS_MAX after
- * its last test. With a shared process, also kills the other processes that write to its output.
+ * Kills test processes that hang: a shared process if one test file takes longer than FILE_MS_MAX, and any if it does not exit within
+ * EXIT_MS_MAX after its last test. With a shared process, also kills the other processes that write to its output.
  */
 export function watchFiles(directory: string): Watch {
   const began = new Map<string, number>();
@@ -226,7 +226,7 @@ export function watchFiles(directory: string): Watch {
   };
 }
 
-/** Returns the name of each thread of a process and the kernel function in which it waits: `node in do_epoll_wait, libuv-worker in fifo_open`. */
+/** Returns what each thread of a process waits for. Each is its name and a kernel function: `node in do_epoll_wait, libuv-worker in fifo_open`. */
 function threadsOf(pid: number): string {
   const directory = `/proc/${pid}/task`;
   const threads = existsSync(directory) ? readdirSync(directory) : [];

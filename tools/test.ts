@@ -58,8 +58,8 @@ interface Doubtful {
 }
 
 /**
- * Returns the failed file if all failures of the run are in one file, or the files of a process if its only failure is that this process
- * did not exit. Otherwise returns undefined.
+ * Returns the files to run once more: the failed file if there is only one, or, if all tests passed but one process did not exit, the files
+ * of that process. Otherwise returns undefined.
  */
 function findDoubtful({ counts, problems, stuck }: TestRun): Doubtful | undefined {
   if (counts === undefined || problems.length > 0) return undefined;

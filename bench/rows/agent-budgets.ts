@@ -49,7 +49,7 @@ async function growth(seconds: number, counters: readonly (() => number)[]): Pro
   return grown;
 }
 
-/** Converts the growth of all windows to a rate per `unit_s` seconds: the lowest, the highest, and as `median` the mean of all windows. */
+/** Converts the growth in each window to a rate per `unit_s` seconds. Returns the lowest, the highest, and the mean, which is in `median`. */
 function rateOf(grown: readonly number[], seconds: number, unit_s: number): Sample {
   const rates = grown.map((count) => (count * unit_s * WINDOWS) / seconds);
   return { ...sample(rates), median: rates.reduce((sum, rate) => sum + rate, 0) / WINDOWS };

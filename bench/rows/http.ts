@@ -4,7 +4,7 @@ import pg from "pg";
 import { fill } from "../growth/fill.ts";
 import { load, type Request } from "../load.ts";
 import { byTurns, round, sample } from "../measure.ts";
-import { type Spent, spent } from "../postgres.ts";
+import { type Spent, spentInRounds } from "../postgres.ts";
 import type { Rig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
 import { insertRobots } from "../robots.ts";
@@ -55,20 +55,14 @@ async function measureCpu(rig: Rig, part: string, request: Request, goal: number
   return cpuLines(part, goal, await spentIn(rig, rounds, () => load(rig.server.url, request, round_ms)));
 }
 
-/** Measures `work`, which returns the number of its requests, in some rounds. One more, the first, warms up. */
 async function spentIn(rig: Rig, rounds: number, work: () => Promise<number>): Promise<Spent[]> {
   const client = new pg.Client(rig.database);
   await client.connect();
-  const found: Spent[] = [];
   try {
-    for (let i = 0; i <= rounds; i += 1) {
-      const one = await spent(rig, client, work);
-      if (i > 0) found.push(one);
-    }
+    return await spentInRounds(rig, client, rounds, work);
   } finally {
     await client.end();
   }
-  return found;
 }
 
 function cpuLines(part: string, goal: number, found: readonly Spent[]): RowResult[] {

@@ -5,7 +5,7 @@ import { CONTROL_CHANNEL, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import { healthOf } from "../../packages/server/src/features/health/testing/health-of.ts";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { type Sample, sample } from "../measure.ts";
-import { type Spent, spent } from "../postgres.ts";
+import { type Spent, spentInRounds } from "../postgres.ts";
 import type { Rig } from "../rig.ts";
 import { concurrently, connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row, RowResult } from "../row.ts";
@@ -38,17 +38,14 @@ async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const robots = await insertRobots(rig, rig.quick ? QUICK.logging : LOGGING_ROBOTS);
   const links = await concurrently(robots, CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server, robot));
   const records_each = BATCHES_EACH * RECORDS_PER_BATCH;
-  const rounds: Spent[] = [];
   const [bytes_before, wal_before] = [await logBytes(client), await walBytes(client)];
   let next = 1;
-  for (let i = 0; i <= (rig.quick ? QUICK.rounds : ROUNDS); i += 1) {
-    const round = await spent(rig, client, async () => {
-      await Promise.all(links.map((link) => ship(link, next, BATCHES_EACH)));
-      return links.length * records_each;
-    });
+  const rounds = await spentInRounds(rig, client, rig.quick ? QUICK.rounds : ROUNDS, async () => {
+    const from = next;
+    await Promise.all(links.map((link) => ship(link, from, BATCHES_EACH)));
     next += records_each;
-    if (i > 0) rounds.push(round); // the first warms up
-  }
+    return links.length * records_each;
+  });
   const records = links.length * (next - 1);
   const [bytes, wal] = [(await logBytes(client)) - bytes_before, (await walBytes(client)) - wal_before];
   const rate = sample(rounds.map(({ per_second }) => per_second)).median * STEADY_SHARE;
@@ -127,20 +124,16 @@ async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> 
   const left =
     "select count(*)::int as n from robot where id = any($1) and not exists (select from health_snapshot h where h.org_id = robot.org_id and h.robot_id = robot.id and h.received_at >= $2)";
   const ids = robots.map(({ id }) => id);
-  const rounds: Spent[] = [];
-  for (let i = 0; i <= (rig.quick ? QUICK.rounds : ROUNDS); i += 1) {
-    const round = await spent(rig, client, async () => {
-      const begun = new Date();
-      for (const link of links) sendMessage(link, CONTROL_CHANNEL, { type: "health", snapshot: { ...snapshot, at: begun.toISOString() } });
-      const deadline = performance.now() + TIMEOUT_MS;
-      while ((await client.query<{ n: number }>({ name: "left", text: left, values: [ids, begun] })).rows[0]?.n !== 0) {
-        if (performance.now() > deadline) throw new Error("snapshots were not stored in time");
-        await sleep(POLL_MS * 10);
-      }
-      return links.length;
-    });
-    if (i > 0) rounds.push(round);
-  }
+  const rounds = await spentInRounds(rig, client, rig.quick ? QUICK.rounds : ROUNDS, async () => {
+    const begun = new Date();
+    for (const link of links) sendMessage(link, CONTROL_CHANNEL, { type: "health", snapshot: { ...snapshot, at: begun.toISOString() } });
+    const deadline = performance.now() + TIMEOUT_MS;
+    while ((await client.query<{ n: number }>({ name: "left", text: left, values: [ids, begun] })).rows[0]?.n !== 0) {
+      if (performance.now() > deadline) throw new Error("snapshots were not stored in time");
+      await sleep(POLL_MS * 10);
+    }
+    return links.length;
+  });
   for (const link of links) link.terminate();
   return linesOf("snapshots", "snapshot", rounds);
 }

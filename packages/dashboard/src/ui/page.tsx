@@ -133,7 +133,7 @@ const FADE_PX = 40;
 export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
   const nav = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
-  // Scroll the open tab into view. On narrow screens, not all tabs fit into the bar.
+  // On narrow screens, the open tab may be outside of the visible part of the bar.
   useEffect(() => {
     // Scrolls only the bar: scrollIntoView would also scroll the page.
     const show = (): void => {

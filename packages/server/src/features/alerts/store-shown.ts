@@ -42,8 +42,8 @@ export const findMemberName = async (db: Db, org_id: string, user_id: string): P
   (await db.maybe(nameOf(org_id, sql`${user_id}`)))?.name;
 
 /**
- * Selects the name of the assignee, and that of the robot if it is the only member and matches now, for incidents with the alias
- * `page`. Omits a robot that has left the place of the incident, because the caller may not see it.
+ * Selects two names for each incident of the alias `page`: that of the assignee, and that of the robot. The robot has one if it is the only
+ * member, matches now and is still in the place of the incident. The caller may not see a robot elsewhere.
  */
 export const incidentNames = (org_id: string): Statement<unknown> =>
   // reads tables of other features: robot

@@ -100,9 +100,9 @@ export interface PresentedKey {
 }
 
 /**
- * Finds the enrollment key of each robot by its hash, and the owner of its public key in any org. The orgs of the robots are not known
- * before. Returns a result for each robot, in order: undefined if there is no such key. The arrays are subqueries, because PostgreSQL would
- * otherwise plan the statement for each length of them, which costs more than running it.
+ * Searches all orgs for the enrollment keys that robots present, and for the owners of their public keys. Returns a result for each robot,
+ * in order; undefined if its enrollment key does not exist. The arrays are subqueries, so that PostgreSQL does not see their lengths.
+ * Otherwise it would plan the statement for each length, which costs more than running it.
  */
 export async function findPresented(db: Db, robots: readonly Presented[]): Promise<(PresentedKey | undefined)[]> {
   // reads tables of other features: org, robot

@@ -108,7 +108,7 @@ class SeriesSet {
   readonly #wanted: Wanted;
   /** By name and labels, then by robot, because a joined key for each of many rollups takes longer. */
   readonly #found = new Map<string, Map<string, RobotSeries>>();
-  /** The key of labels, which many rollups share. */
+  /** The result of `labelsKey` by object of labels. Many rollups share one object. */
   readonly #keys = new WeakMap<Record<string, string>, string>();
   #size = 0;
   #work = 0;

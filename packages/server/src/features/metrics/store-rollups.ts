@@ -225,7 +225,10 @@ export async function hoursOfMetric(
   return rollupsIn(days, { name, step_seconds, bytes });
 }
 
-/** Divides days into their rollups, one after the other: 30,000 objects at once would be work for the garbage collector. Equal labels are one object. */
+/**
+ * Divides days into their rollups. Creates them one by one, because collecting 30,000 objects as garbage takes time. Rollups with equal
+ * labels share one object.
+ */
 function* rollupsIn(
   days: readonly RowOf<typeof dayRow>[],
   { name, step_seconds, bytes }: { name: string; step_seconds: Step; bytes: number },
