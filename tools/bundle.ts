@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { chmod, rm } from "node:fs/promises";
 import path from "node:path";
-import { build, type Plugin } from "esbuild";
+import { build, type Plugin } from "program-bundler";
 import { readCommit } from "../packages/protocol/src/version.ts";
 import { lazyBuiltins } from "./lazy-builtins.ts";
 import { namedExports } from "./named-exports.ts";

@@ -1,5 +1,5 @@
 import { isBuiltin } from "node:module";
-import type { Plugin } from "esbuild";
+import type { Plugin } from "program-bundler";
 
 /**
  * Loads each built-in module of Node on its first use. An import statement would load it at the start and read every property, and some

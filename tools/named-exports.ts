@@ -1,6 +1,6 @@
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Plugin } from "esbuild";
+import type { Plugin } from "program-bundler";
 
 const INSTALLED = `${path.sep}node_modules${path.sep}`;
 

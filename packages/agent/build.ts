@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Plugin } from "esbuild";
+import type { Plugin } from "program-bundler";
 import { type Bundle, type BundleOptions, bundleProgram } from "../../tools/bundle.ts";
 
 /**
@@ -27,7 +27,7 @@ const here = path.dirname(fileURLToPath(import.meta.url));
  * one), 0.7 MB and 1.3 MB. The optimizing compilers take 2 and 6 MB when they are first used. Node's loader of modules runs short functions
  * 8,000 to 10,000 times at the start, so a lower number than 20,000 would use a compiler.
  */
-const NODE_FLAGS = [
+export const NODE_FLAGS: readonly string[] = [
   "--optimize-for-size",
   "--no-maglev",
   "--invocation-count-for-turbofan=20000",

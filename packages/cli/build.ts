@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Plugin } from "esbuild";
+import type { Plugin } from "program-bundler";
 import { type Bundle, bundleProgram } from "../../tools/bundle.ts";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
