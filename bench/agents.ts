@@ -59,7 +59,7 @@ export async function withAgents<T>(
         program,
         directory,
         config,
-        name: `bench-${i}`,
+        name: `agent-${i}`,
         env,
         ...(one.measure_loop === true ? { measure_loop: true } : {}),
       });
@@ -108,6 +108,7 @@ function startAgent(rig: Rig, { program, directory, config, name, env, measure_l
     process.execPath,
     [
       ...node_flags,
+      ...rig.profiled(name),
       ...(measure_loop === true ? ["--import", "./bench/event-loop.mjs"] : []),
       program,
       "run",

@@ -28,7 +28,7 @@ const help = (): string => `npm run bench [-- OPTIONS]
   --compare A B C    show the lines in which kept runs differ by more than their spread
   --json             show the results, or the comparison, as JSON
   --out FILE         add the results to a file (without --write always to bench/results/unwritten.json)
-  --profile DIR      write CPU profiles of the server and the limits there
+  --profile DIR      write CPU profiles of the server, agents and limits there
   --quick            few rounds and robots: to see that the rows run
 
 ${ROWS.map(({ name, about, only_full }) => `  ${name.padEnd(20)}${about}${only_full === true ? " (with --full)" : ""}`).join("\n")}

@@ -41,7 +41,7 @@ ${peersOf(results)}
 \`npm run bench\` measures all rows, \`--only NAME\` one of them, \`--skip NAME\` all but that one. What takes long (a million robots in the database)
 is measured with \`--full\`, or by its name. Each row has a separate server process with an embedded PostgreSQL that syncs to
 disk. Other work on the machine hits ours and the limit alike, yet a busy machine spreads the figures: look at the load.
-\`--compare [FILE | latest | baseline]\` shows what changed beyond the spread, \`--profile DIR\` writes CPU profiles of the server and of the limits,
+\`--compare [FILE | latest | baseline]\` shows what changed beyond the spread, \`--profile DIR\` writes CPU profiles of the server, the agents and the limits,
 \`--write\` makes this page and keeps the run in bench/results/runs. Memory is what \`VmRSS\` says, CPU what the scheduler counted for
 all threads of the process.
 `;

@@ -30,6 +30,13 @@ export interface ServerOptions {
   default_intervals?: boolean;
 }
 
+export interface ProgramOptions {
+  /** Enables `collectGarbage`. */
+  collectable?: boolean;
+  /** Flags of Node.js with which the program starts in production. */
+  node_flags?: readonly string[];
+}
+
 /** Certificate of 127.0.0.1 as created by `--tls auto`, for our server and for the limits. */
 export interface Certificate {
   ca: string;
@@ -56,14 +63,16 @@ export interface Rig {
    * Starts a program of bench/limits or bench/ours, by its path without `.ts`. The program receives its port, and the certificate if the
    * rig has one.
    */
-  start(name: string, env?: Record<string, string>, options?: ServerOptions): Promise<Program>;
+  start(name: string, env?: Record<string, string>, options?: ProgramOptions): Promise<Program>;
+  /** Flags of Node.js with which a program writes its CPU profile when it ends; none without `--profile`. */
+  profiled(name: string): string[];
 }
 
 export interface RigOptions extends ServerOptions {
   quick: boolean;
   /** Robots in the database, for the growth rows; smallest first. */
   growth: readonly number[];
-  /** Directory for CPU profiles of the server and the other programs. */
+  /** Directory for CPU profiles of the server, the agents and the other programs. */
   profile: string | undefined;
 }
 
@@ -118,10 +127,12 @@ export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<v
         server = await serve();
         database = await databaseOf(data);
       },
-      start: async (name, env = {}, { collectable } = {}) => {
+      profiled: (name) => profiled(options, name),
+      start: async (name, env = {}, { collectable, node_flags = [] } = {}) => {
         const port = await freePort();
         const files = certificate === undefined ? {} : { TLS_CERT_FILE: certificate.cert_file, TLS_KEY_FILE: certificate.key_file };
-        const args = [...profiled(options, name.replace("/", "-")), ...(collectable === true ? COLLECTABLE : []), `bench/${name}.ts`];
+        const flags = [...node_flags, ...profiled(options, name.replace("/", "-")), ...(collectable === true ? COLLECTABLE : [])];
+        const args = [...flags, `bench/${name}.ts`];
         return begin(args, `${scheme}://127.0.0.1:${port}`, { ...files, ...env, PORT: String(port) });
       },
     });
