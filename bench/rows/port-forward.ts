@@ -1,4 +1,5 @@
 import net from "node:net";
+import { NODE_FLAGS } from "../../packages/agent/build.ts";
 import { cpuMicroseconds, sample } from "../measure.ts";
 import type { Program, Rig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
@@ -107,7 +108,7 @@ export const portForward: Row = {
     const { data } = await rig.api.createEnrollmentKey({
       body: { site_id: site.id, fleet_id: fleet.id, max_uses: 1, expires_in_hours: 1 },
     });
-    const agent = await rig.start("ours/tunnel-agent", { SERVER: rig.server.url, ENROLL_KEY: data.key ?? "" });
+    const agent = await rig.start("ours/tunnel-agent", { SERVER: rig.server.url, ENROLL_KEY: data.key ?? "" }, { node_flags: NODE_FLAGS });
     const source = await rig.start("limits/tcp-source");
     const direct = await tcpPortOf(source);
     const ROBOT_ID = await reported<string>(agent, "robot_id");

@@ -28,8 +28,8 @@ import {
   type Welcome,
 } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
-import type WebSocket from "ws";
-import type { RawData } from "ws";
+import type { RawData, WebSocket } from "ws";
+import { received_buffers } from "../buffer-garbage.ts";
 import { errorText } from "../disk/write-atomically.ts";
 import { parseObject } from "../json.ts";
 import { sensibleWaitMs } from "./backoff.ts";
@@ -53,10 +53,7 @@ export interface SessionEnd {
   slow?: boolean;
 }
 
-/**
- * Messages that the server may send after the welcome. A refusal is not among them: it ends the session and reaches
- * no handler.
- */
+/** Messages that the server may send after the welcome. A refusal is not among them: it ends the session and reaches no handler. */
 export type AfterWelcome = Exclude<ServerMessage, { type: "refused" }>;
 
 /** Callbacks of a session. */
@@ -191,6 +188,7 @@ export class Session {
     this.#last_heard = this.#options.clock.monotonic();
     try {
       if (!is_binary || !Buffer.isBuffer(data)) throw new FrameError("a text message is not a frame");
+      received_buffers.count(data.length);
       const frame = decodeFrame(data);
       this.#on_frame[frame.type](frame);
     } catch (error) {

@@ -48,7 +48,7 @@ export const CHANNEL_WINDOW_BYTES = 256 * 1024;
  * Credit is granted in portions of this many bytes. The portions are large enough that few frames are needed, and small enough that the
  * sender never runs out of credit.
  */
-const GRANT_BYTES = CHANNEL_WINDOW_BYTES / 4;
+export const GRANT_BYTES = CHANNEL_WINDOW_BYTES / 4;
 
 /** Tracks a channel's credit at the receiver: the bytes received and the bytes consumed. */
 export class ReceiveWindow {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { FLAG_BULK, FLAG_MORE, FrameType } from "./frame.ts";
-import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
+import { CHANNEL_WINDOW_BYTES, GRANT_BYTES, ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { BULK_BYTES_MIN, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 import { QUEUE_BYTES_MAX, SEND_CLASSES, type SendClass, type SendLimit, SendQueue, SOCKET_BYTES_MAX } from "./send-queue.ts";
 import { StuckSocket } from "./testing/stuck-socket.ts";
@@ -127,6 +127,20 @@ test("a channel without credit does not block other channels of its class", () =
   assert.equal(text(), "3+abcd 3x 3ef 5end");
   assert.equal(queue.pushMessage(2, Buffer.from("more")), false);
   assert.equal(queue.credit(4, 1_000, 1_000), false, "more than it has used");
+});
+
+test("a frame waits for the credit of all its bytes if the receiver will grant more", () => {
+  const socket = new StuckSocket();
+  const queue = queueTo(socket);
+  queue.openChannel(2, "shell", { credit: CHANNEL_WINDOW_BYTES });
+  const bytes = 60 * KIB;
+  for (let i = 0; i < 5; i += 1) assert.equal(queue.pushMessage(2, new Uint8Array(bytes)), true);
+  const sizes = (): number[] => socket.sent.map(({ payload, flags }) => (flags & FLAG_MORE ? -1 : 1) * payload.length);
+  socket.readAll();
+  assert.deepEqual(sizes(), [bytes, bytes, bytes, bytes]);
+  assert.equal(queue.credit(2, GRANT_BYTES, CHANNEL_WINDOW_BYTES), true);
+  socket.readAll();
+  assert.deepEqual(sizes(), [bytes, bytes, bytes, bytes, bytes]);
 });
 
 test("limits unacknowledged bulk data to 8 KiB and sends shell data first", () => {

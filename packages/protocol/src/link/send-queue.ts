@@ -10,7 +10,7 @@ import {
   MESSAGE_BYTES_MAX,
   payloadBytes,
 } from "./frame.ts";
-import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
+import { GRANT_BYTES, ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 
 /** Classes of frames in order of strict priority. A frame is sent only if no frame of an earlier class can be sent. */
@@ -80,14 +80,25 @@ interface Outgoing {
   offset: number;
 }
 
-/** The queue of one channel, in order. `credit` is the number of bytes that the receiver still accepts. */
+/** The queue of one channel, in order. `credit` is the number of bytes that the receiver still accepts, and `window` its first value. */
 interface Lane {
   readonly channel: number;
   readonly send_class: SendClass;
   readonly bytes_max: number;
+  readonly window: number;
   credit: number;
   waiting: Outgoing[];
   bytes: number;
+}
+
+/**
+ * Returns whether data must wait for credit. A frame waits for the credit of all its bytes if so many were used that the receiver will grant
+ * more: a message in several frames costs the receiver two copies.
+ */
+function awaitsCredit({ credit, window }: Lane, { type, payload, offset }: Outgoing): boolean {
+  const frame_bytes = Math.min(payload.length - offset, FRAME_PAYLOAD_BYTES_MAX);
+  if (type !== FrameType.DATA || credit >= frame_bytes) return false;
+  return credit === 0 || window - credit >= GRANT_BYTES;
 }
 
 /**
@@ -226,7 +237,7 @@ export class SendQueue {
     this.#lanes ??= new Map();
     this.#order ??= { control: [], shell: [], logs: [], topics: [], camera: [] };
     this.#class_bytes ??= { control: 0, shell: 0, logs: 0, topics: 0, camera: 0 };
-    const lane: Lane = { channel, send_class, bytes_max, credit, waiting: [], bytes: 0 };
+    const lane: Lane = { channel, send_class, bytes_max, window: credit, credit, waiting: [], bytes: 0 };
     this.#lanes.set(channel, lane);
     this.#order[send_class].push(lane);
     return lane;
@@ -285,7 +296,7 @@ export class SendQueue {
       const lane = lanes.shift()!;
       lanes.push(lane);
       const head = lane.waiting[0];
-      if (head === undefined || (head.payload.length > head.offset && head.type === FrameType.DATA && lane.credit === 0)) {
+      if (head === undefined || awaitsCredit(lane, head)) {
         idle += 1;
         continue;
       }

@@ -3,6 +3,7 @@ import { lookup } from "node:dns/promises";
 import { type Clock, within } from "@roamfleet/clock";
 import { type Channel, controlMessage, dataMessage, FrameError, readMessage, type StreamSource } from "@roamfleet/protocol/link";
 import { drained } from "@roamfleet/protocol/drained";
+import { received_buffers } from "../../buffer-garbage.ts";
 import { fieldsOf } from "../../json.ts";
 import { ForwardRules, isPort } from "./rules.ts";
 
@@ -105,6 +106,7 @@ class Outward {
 
   /** Copies received bytes into the queue. Returns false if the connection must pause. */
   take(bytes: Uint8Array): boolean {
+    received_buffers.count(bytes.length);
     this.#waiting.push(dataMessage(bytes));
     this.#waiting_bytes += bytes.length;
     if (this.#socket !== undefined && !this.#writing) void this.#write(this.#socket);
