@@ -108,7 +108,7 @@ function startAgent(rig: Rig, { program, directory, config, name, env, measure_l
     process.execPath,
     [
       ...node_flags,
-      ...rig.profiled(name),
+      ...rig.profileFlags(name),
       ...(measure_loop === true ? ["--import", "./bench/event-loop.mjs"] : []),
       program,
       "run",

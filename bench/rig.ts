@@ -65,7 +65,7 @@ export interface Rig {
    */
   start(name: string, env?: Record<string, string>, options?: ProgramOptions): Promise<Program>;
   /** Flags of Node.js with which a program writes its CPU profile when it ends; none without `--profile`. */
-  profiled(name: string): string[];
+  profileFlags(name: string): string[];
 }
 
 export interface RigOptions extends ServerOptions {
@@ -127,11 +127,11 @@ export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<v
         server = await serve();
         database = await databaseOf(data);
       },
-      profiled: (name) => profiled(options, name),
+      profileFlags: (name) => profileFlags(options, name),
       start: async (name, env = {}, { collectable, node_flags = [] } = {}) => {
         const port = await freePort();
         const files = certificate === undefined ? {} : { TLS_CERT_FILE: certificate.cert_file, TLS_KEY_FILE: certificate.key_file };
-        const flags = [...node_flags, ...profiled(options, name.replace("/", "-")), ...(collectable === true ? COLLECTABLE : [])];
+        const flags = [...node_flags, ...profileFlags(options, name.replace("/", "-")), ...(collectable === true ? COLLECTABLE : [])];
         const args = [...flags, `bench/${name}.ts`];
         return begin(args, `${scheme}://127.0.0.1:${port}`, { ...files, ...env, PORT: String(port) });
       },
@@ -162,7 +162,7 @@ async function clear(programs: ReadonlySet<Program>, directory: string): Promise
 /** Sampling interval of the profiler, long enough that an idle process stays idle while it is profiled. */
 const PROFILE_INTERVAL_US = 4_000;
 
-const profiled = ({ profile }: RigOptions, name: string): string[] =>
+const profileFlags = ({ profile }: RigOptions, name: string): string[] =>
   profile === undefined
     ? []
     : [
@@ -177,7 +177,7 @@ const COLLECTABLE = ["--expose-gc", "--import", "./bench/collect-garbage.ts"];
 function serverArguments(options: RigOptions, data: string, listen: string, certificate: Certificate | undefined): string[] {
   return [
     ...SERVER_NODE_FLAGS,
-    ...profiled(options, "server"),
+    ...profileFlags(options, "server"),
     ...(options.collectable === true ? COLLECTABLE : []),
     "packages/server/src/main.ts",
     "serve",

@@ -83,13 +83,15 @@ async function show({ to, camera, viewers }: Way, frames: number, bytes: number,
 }
 
 interface Shown {
-  /** CPU time while frames were sent, in microseconds, and its duration in milliseconds. */
+  /** CPU time while frames were sent. */
   cpu_us: number;
+  /** For how long frames were sent. */
   took_ms: number;
-  /** CPU microseconds per millisecond before that, while nothing was sent. */
-  idle: number;
-  /** Number of frames that arrived at all viewers in total, and their share. */
+  /** Idle load: CPU time per millisecond before that, while nothing was sent. */
+  idle_us_per_ms: number;
+  /** Number of frames that arrived at all viewers in total. */
   arrived: number;
+  /** Share of the frames that arrived. */
   part: number;
 }
 
@@ -105,18 +107,18 @@ async function showOnce(way: Way, count: number, frames: number): Promise<Shown>
   return {
     cpu_us: after - cpu,
     took_ms: to - from,
-    idle: (cpu - idle_cpu) / (from - idle_from),
+    idle_us_per_ms: (cpu - idle_cpu) / (from - idle_from),
     arrived,
     part: arrived / (count * frames),
   };
 }
 
 /**
- * Returns the CPU time per delivered frame, beyond the idle load of the process. That is the median of all rounds, because a single garbage
- * collection in a pause takes more than its frames.
+ * Returns the CPU time per delivered frame, without the idle load. The idle load is the median of all rounds: one garbage collection in a
+ * pause costs more CPU time than all frames of a round.
  */
 function cpuPerFrame(rounds: readonly Shown[]): Sample {
-  const idle = sample(rounds.map((one) => one.idle)).median;
+  const idle = sample(rounds.map(({ idle_us_per_ms }) => idle_us_per_ms)).median;
   return sample(rounds.map(({ cpu_us, took_ms, arrived }) => (cpu_us - idle * took_ms) / arrived));
 }
 

@@ -1,7 +1,6 @@
 import { performance } from "node:perf_hooks";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import type { Clock, Timer } from "@roamfleet/clock";
+import { takeGc } from "@roamfleet/protocol/minor-gc";
 
 const EVERY_MS = 30_000;
 /** A process that works for a larger share of the time is not idle. */
@@ -29,9 +28,8 @@ const COLLECTIONS = 3;
 
 /** Collects garbage and returns the free memory of V8's heap to the operating system. */
 export function releaseMemory(): void {
-  setFlagsFromString("--expose-gc");
-  const collect = runInNewContext("gc") as (options: { type: "major"; execution: "sync"; flavor: "last-resort" }) => void;
-  for (let i = 0; i < COLLECTIONS; i += 1) collect({ type: "major", execution: "sync", flavor: "last-resort" });
+  const gc = takeGc();
+  for (let i = 0; i < COLLECTIONS; i += 1) gc({ type: "major", execution: "sync", flavor: "last-resort" });
 }
 
 /**

@@ -29,7 +29,6 @@ import {
 } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import type { RawData, WebSocket } from "ws";
-import { received_buffers } from "../buffer-garbage.ts";
 import { errorText } from "../disk/write-atomically.ts";
 import { parseObject } from "../json.ts";
 import { sensibleWaitMs } from "./backoff.ts";
@@ -188,7 +187,6 @@ export class Session {
     this.#last_heard = this.#options.clock.monotonic();
     try {
       if (!is_binary || !Buffer.isBuffer(data)) throw new FrameError("a text message is not a frame");
-      received_buffers.count(data.length);
       const frame = decodeFrame(data);
       this.#on_frame[frame.type](frame);
     } catch (error) {

@@ -1,6 +1,6 @@
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
-import { BufferGarbage } from "@roamfleet/protocol/buffer-garbage";
 import { drained } from "@roamfleet/protocol/drained";
+import { MinorGc } from "@roamfleet/protocol/minor-gc";
 import { CLOSE } from "@roamfleet/protocol/paths";
 import { ApiError, type Client, type Ending, type Stream, Unreachable } from "@roamfleet/sdk";
 import { EXIT } from "../exit-codes.ts";
@@ -110,8 +110,8 @@ function listenFailure(error: NodeJS.ErrnoException, bind: string, port: number,
   return new Failure(EXIT.error, `cannot listen on ${at}: ${error.code ?? error.message}`);
 }
 
-/** For a heap of about 8 MB, which V8 collects as a whole for each 8 MB of buffers. */
-const received_buffers = new BufferGarbage(2 * 1024 * 1024);
+/** For a heap of about 8 MB, of which V8 collects all garbage for each 8 MB of buffers. */
+const minor_gc = new MinorGc(2 * 1024 * 1024);
 
 /** Maximum payload of a frame to the service. */
 const FRAME_BYTES_MAX = 60 * 1024;
@@ -145,7 +145,7 @@ export async function carryConnection(socket: Socket, stream: Stream): Promise<E
 async function carryIn(socket: Socket, stream: Stream): Promise<void> {
   for await (const { binary, data } of stream) {
     if (binary) {
-      received_buffers.count(data.length);
+      minor_gc.received(data.length);
       if (!socket.write(data)) await drained(socket);
     } else if (typeOf(data) === "eof") socket.end();
   }
@@ -156,7 +156,7 @@ async function carryOut(socket: Socket, stream: Stream): Promise<void> {
   try {
     for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
       const bytes = chunk as Buffer;
-      received_buffers.count(bytes.length);
+      minor_gc.received(bytes.length);
       for (let offset = 0; offset < bytes.length; offset += FRAME_BYTES_MAX)
         await stream.send(bytes.subarray(offset, offset + FRAME_BYTES_MAX));
     }

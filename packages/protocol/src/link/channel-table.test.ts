@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import { CHANNELS_MAX, ChannelTable, CLOSE_NOT_AVAILABLE, type StreamSource } from "./channel-table.ts";
 import { type Channel, ChannelRefused } from "./channel.ts";
 import { decodeFrame, encodeFrame, FLAG_MORE, FrameError, FrameType } from "./frame.ts";
 import { CHANNEL_WINDOW_BYTES, ITEM_OVERHEAD_BYTES, LINK_RECEIVE_BYTES_MAX, ReceiveMemory } from "./receive-memory.ts";
 import { type FrameSocket, SendQueue } from "./send-queue.ts";
+import { channelPair } from "./testing/channel-pair.ts";
 
 const LIMIT = { timeout: 120_000 };
 const KIB = 1024;
@@ -111,6 +113,30 @@ test("if the receiver of one channel stops reading, senders on other channels co
   // The rest arrives once the receiver reads.
   let read = 0;
   while (read < taken) read += (await kept[0]!.read())!.length;
+});
+
+test("messages of all sizes arrive whole and in order, however fast they are read", LIMIT, async () => {
+  const size = fc.oneof(fc.nat(200), fc.nat(70 * KIB), fc.nat(400 * KIB), fc.constantFrom(60 * KIB + 1, 64 * KIB));
+  await fc.assert(
+    fc.asyncProperty(fc.array(size, { maxLength: 40 }), fc.nat(5), async (sizes, pause) => {
+      const arrived: number[] = [];
+      const done = Promise.withResolvers<void>();
+      const sink: StreamSource = async (channel) => {
+        for await (const message of channel) {
+          arrived.push(message.length);
+          await turns(pause);
+        }
+        done.resolve();
+      };
+      const { server } = channelPair({ sink });
+      const channel = await server.open("sink", "topics");
+      for (const bytes of sizes) assert.equal(await channel.write(new Uint8Array(bytes)), true);
+      channel.close();
+      await done.promise;
+      assert.deepEqual(arrived, sizes);
+    }),
+    { numRuns: 60 },
+  );
 });
 
 test("a writer can wait until its data has been sent", LIMIT, async () => {

@@ -28,7 +28,7 @@ export const FRAME_PAYLOAD_BYTES_MAX = 64 * 1024;
 export const MESSAGE_BYTES_MAX = 4 * 1024 * 1024;
 /**
  * Maximum frames of one message. It is enough for the longest message in frames of 1 KiB. Senders use frames of at least 4 KiB, except at
- * the end of their credit.
+ * the end of their credit if the message needs several frames.
  */
 export const MESSAGE_PARTS_MAX = 4_096;
 /** Maximum bytes of a PING's payload, which the reply repeats. */

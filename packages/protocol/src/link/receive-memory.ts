@@ -45,8 +45,8 @@ export class ReceiveMemory {
 /** Maximum bytes of one channel that are sent but not consumed by the receiver. */
 export const CHANNEL_WINDOW_BYTES = 256 * 1024;
 /**
- * Credit is granted in portions of this many bytes. The portions are large enough that few frames are needed, and small enough that the
- * sender never runs out of credit.
+ * Credit is granted in portions of this many bytes. The portions are large enough that few frames are needed, and small enough that a
+ * sender gets credit for a whole frame before its window is used.
  */
 export const GRANT_BYTES = CHANNEL_WINDOW_BYTES / 4;
 

@@ -129,7 +129,7 @@ test("a channel without credit does not block other channels of its class", () =
   assert.equal(queue.credit(4, 1_000, 1_000), false, "more than it has used");
 });
 
-test("a frame waits for the credit of all its bytes if the receiver will grant more", () => {
+test("a message that fits in one frame waits for credit instead of being split", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(2, "shell", { credit: CHANNEL_WINDOW_BYTES });

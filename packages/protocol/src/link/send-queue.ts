@@ -92,16 +92,6 @@ interface Lane {
 }
 
 /**
- * Returns whether data must wait for credit. A frame waits for the credit of all its bytes if so many were used that the receiver will grant
- * more: a message in several frames costs the receiver two copies.
- */
-function awaitsCredit({ credit, window }: Lane, { type, payload, offset }: Outgoing): boolean {
-  const frame_bytes = Math.min(payload.length - offset, FRAME_PAYLOAD_BYTES_MAX);
-  if (type !== FrameType.DATA || credit >= frame_bytes) return false;
-  return credit === 0 || window - credit >= GRANT_BYTES;
-}
-
-/**
  * The only path to a link's socket, at both ends. Each class has a bounded queue. Frames are sent in strict priority of their classes, and
  * a channel never exceeds its credit. With `paced`, the bulk classes share the measured rate. Uses no memory when idle.
  */
@@ -296,7 +286,7 @@ export class SendQueue {
       const lane = lanes.shift()!;
       lanes.push(lane);
       const head = lane.waiting[0];
-      if (head === undefined || awaitsCredit(lane, head)) {
+      if (head === undefined || this.#awaitsCredit(lane, head)) {
         idle += 1;
         continue;
       }
@@ -304,6 +294,18 @@ export class SendQueue {
       idle = 0;
     }
     return true;
+  }
+
+  /**
+   * Returns whether data must wait for credit. A message that fits in one frame is not split: more credit is certain to arrive, and the
+   * receiver copies split messages twice.
+   */
+  #awaitsCredit({ credit, window, send_class }: Lane, { type, payload, offset }: Outgoing): boolean {
+    if (type !== FrameType.DATA || credit >= payload.length - offset) return false;
+    if (credit === 0) return true;
+    const slice = this.paced && isBulk(send_class) ? (this.#meter?.slice ?? SLOW_SLICE_BYTES) : FRAME_PAYLOAD_BYTES_MAX;
+    const fits_frame = offset === 0 && payload.length <= Math.min(slice, FRAME_PAYLOAD_BYTES_MAX);
+    return fits_frame && window - credit >= GRANT_BYTES;
   }
 
   /** Sends the next frame of a channel. Returns false if bulk data must wait. */

@@ -32,7 +32,7 @@ import {
 } from "@roamfleet/protocol/link";
 import type { Hello, RobotMessage, ServerMessage } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
-import { received_buffers } from "../kernel/buffer-garbage.ts";
+import { minor_gc } from "../kernel/minor-gc.ts";
 import type { Session } from "./contract.ts";
 import { ServerFrameSocket } from "./frame-socket.ts";
 import { type FrameRateLimiter, PauseReason, type RateLimited, ReadValve, type WorkBudget, WorkQueue } from "./read-limits.ts";
@@ -194,7 +194,7 @@ export class LiveSession implements Session, RateLimited, Holder {
 
   /** Processes one WebSocket message. An invalid frame ends the link. Later frames of the same chunk still arrive here, and are ignored. */
   receive(bytes: Buffer, binary: boolean, now: number): void {
-    received_buffers.count(bytes.length);
+    minor_gc.received(bytes.length);
     if (this.#terminated) return;
     // A closing link does not process further frames. The robot sends them again on its next link.
     if (this.end_reason !== undefined) return this.#pace(bytes.length, JSON_UNIT_BYTES);

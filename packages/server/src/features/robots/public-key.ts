@@ -1,4 +1,4 @@
-import { createPublicKey, hash, type KeyObject, verify } from "node:crypto";
+import { createPublicKey, hash, type JsonWebKey, type KeyObject, verify } from "node:crypto";
 
 /**
  * Public keys of robots. A key in a file is an Ed25519 key: 32 raw bytes. A key in a TPM is a P-256 key, because TPMs do not support Ed25519:
@@ -6,13 +6,11 @@ import { createPublicKey, hash, type KeyObject, verify } from "node:crypto";
  */
 export type PublicKeyType = "ed25519" | "ecdsa_p256";
 
-/** The bytes before the raw key in the SPKI encoding of the key (RFC 8410, RFC 5480). */
-const SPKI_PREFIXES: Record<PublicKeyType, Buffer> = {
-  ed25519: Buffer.from("302a300506032b6570032100", "hex"),
-  ecdsa_p256: Buffer.from("3059301306072a8648ce3d020106082a8648ce3d030107034200", "hex"),
-};
 const ED25519_BYTES = 32;
 const P256_POINT_BYTES = 65;
+const P256_COORDINATE_BYTES = 32;
+/** First byte of an uncompressed point (SEC 1). */
+const UNCOMPRESSED = 4;
 /** The hash algorithm that is applied to a text before signing. Null if the signature scheme includes its own. */
 const DIGESTS: Record<PublicKeyType, string | null> = { ed25519: null, ecdsa_p256: "sha256" };
 
@@ -21,10 +19,11 @@ export const publicKeyType = (public_key: Buffer): PublicKeyType => (public_key.
 
 /**
  * Whether the bytes are a valid public key. False, for example, for a P-256 key that is not a point on the curve. Any 32 bytes are an Ed25519
- * key for OpenSSL, which would take 60 µs to say so.
+ * key for OpenSSL, which would take 35 µs to say so.
  */
 export function isPublicKey(public_key: Buffer): boolean {
   if (public_key.length === ED25519_BYTES) return true;
+  if (public_key.length !== P256_POINT_BYTES || public_key[0] !== UNCOMPRESSED) return false;
   try {
     keyObject(public_key);
     return true;
@@ -33,8 +32,14 @@ export function isPublicKey(public_key: Buffer): boolean {
   }
 }
 
-const keyObject = (public_key: Buffer): KeyObject =>
-  createPublicKey({ key: Buffer.concat([SPKI_PREFIXES[publicKeyType(public_key)], public_key]), format: "der", type: "spki" });
+/** Reads a key as a JSON Web Key, because OpenSSL takes more than twice as long for the SPKI encoding: 80 instead of 35 µs. */
+const keyObject = (public_key: Buffer): KeyObject => createPublicKey({ key: jwkOf(public_key), format: "jwk" });
+
+function jwkOf(public_key: Buffer): JsonWebKey {
+  if (publicKeyType(public_key) === "ed25519") return { kty: "OKP", crv: "Ed25519", x: public_key.toString("base64url") };
+  const y_from = 1 + P256_COORDINATE_BYTES;
+  return { kty: "EC", crv: "P-256", x: public_key.toString("base64url", 1, y_from), y: public_key.toString("base64url", y_from) };
+}
 
 /**
  * Whether `signature` is a valid signature of `text` for a robot's public key. The signature is in base64; an ECDSA signature is encoded in

@@ -2,8 +2,8 @@ import { CLOSE, type FleetStreamName, type Role, type StreamName } from "@roamfl
 import type { Duplex } from "node:stream";
 import { ITEM_OVERHEAD_BYTES } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
-import { received_buffers } from "../../kernel/buffer-garbage.ts";
 import type { Caller, HashedProof } from "../../kernel/caller.ts";
+import { minor_gc } from "../../kernel/minor-gc.ts";
 import { type FrameRateLimiter, PauseReason, type RateLimited, ReadValve } from "../../link/index.ts";
 
 const REASON_BYTES_MAX = 123;
@@ -74,7 +74,7 @@ export class Viewer implements RateLimited {
     // A ping of the viewer proves too that it is alive: a slow reader may not have received the server's pings yet, but may send pings.
     ws.on("ping", answered);
     ws.on("message", (data, binary) => {
-      received_buffers.count((data as Buffer).length);
+      minor_gc.received((data as Buffer).length);
       // Text costs more of the rate limit than bytes, because the server parses text but forwards bytes unread.
       this.#countFrame(binary ? 1 : 1 + Math.floor((data as Buffer).length / JSON_UNIT_BYTES));
       // Messages from viewers of logs and cameras are ignored, but they still prove that the viewer is alive.

@@ -2,6 +2,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "@roamfleet/clock";
 import { CLOSE } from "@roamfleet/protocol";
+import { minor_gc } from "../../../kernel/minor-gc.ts";
 
 const HEADER_BYTES_MAX = 14;
 const MASKED = 0x80;
@@ -153,6 +154,7 @@ export class JoinedSockets {
 
   #forward(chunk: Buffer): void {
     if (this.#close_sent) return;
+    minor_gc.received(chunk.length);
     if (this.#ending === undefined) this.#frames.walk(chunk);
     const whole = this.#ending === undefined ? chunk : chunk.subarray(0, this.#frames.step(chunk, 0));
     if (!this.#viewer.write(whole)) {

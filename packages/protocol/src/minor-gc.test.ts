@@ -1,0 +1,19 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { until } from "@roamfleet/clock/testing";
+import { MinorGc } from "./minor-gc.ts";
+
+const BUFFER_BYTES = 64 * 1024;
+const BUFFERS = 64;
+
+test("frees the buffers of received data at the threshold, and not before", { timeout: 60_000 }, async () => {
+  const minor_gc = new MinorGc(BUFFERS * BUFFER_BYTES);
+  const buffers = (): number => process.memoryUsage().arrayBuffers;
+  minor_gc.received(BUFFERS * BUFFER_BYTES);
+  const before = buffers();
+  for (let i = 1; i < BUFFERS; i += 1) minor_gc.received(Buffer.allocUnsafeSlow(BUFFER_BYTES).length);
+  assert.ok(buffers() - before >= (BUFFERS / 2) * BUFFER_BYTES, `${buffers() - before} bytes were kept`);
+  minor_gc.received(BUFFER_BYTES);
+  await until("the buffers to be freed", () => buffers() - before < (BUFFERS / 4) * BUFFER_BYTES);
+  assert.equal(globalThis.gc, undefined);
+});
