@@ -36,7 +36,7 @@ export interface Spent {
   postgres_us: number;
 }
 
-/** Measures `work`, which returns the number of its operations, in `rounds` rounds. One more, the first, warms up. */
+/** Measures `work` in `rounds` rounds, after a first one that only warms up. `work` returns the number of its operations. */
 export async function spentInRounds(rig: Rig, client: pg.Client, rounds: number, work: () => Promise<number>): Promise<Spent[]> {
   const found: Spent[] = [];
   for (let i = 0; i <= rounds; i += 1) {

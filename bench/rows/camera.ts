@@ -114,8 +114,8 @@ async function showOnce(way: Way, count: number, frames: number): Promise<Shown>
 }
 
 /**
- * Returns the CPU time per delivered frame, without the idle load. The idle load is the median of all rounds: one garbage collection in a
- * pause costs more CPU time than all frames of a round.
+ * Returns the CPU time per delivered frame, in each round. The idle load is subtracted. It is the median of all rounds, because a garbage
+ * collection in the pause of a single round may take more CPU time than the frames of that round.
  */
 function cpuPerFrame(rounds: readonly Shown[]): Sample {
   const idle = sample(rounds.map(({ idle_us_per_ms }) => idle_us_per_ms)).median;

@@ -1,3 +1,4 @@
+// Separate process: it measures its memory.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
@@ -6,7 +7,7 @@ import { MinorGc } from "./minor-gc.ts";
 const BUFFER_BYTES = 64 * 1024;
 const BUFFERS = 64;
 
-test("frees the buffers of received data at the threshold, and not before", { timeout: 60_000 }, async () => {
+test("frees buffers when the received bytes reach the threshold, and not earlier", { timeout: 60_000 }, async () => {
   const minor_gc = new MinorGc(BUFFERS * BUFFER_BYTES);
   const buffers = (): number => process.memoryUsage().arrayBuffers;
   minor_gc.received(BUFFERS * BUFFER_BYTES);

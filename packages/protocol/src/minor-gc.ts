@@ -13,16 +13,16 @@ export function takeGc(): Gc {
 }
 
 /**
- * Runs minor garbage collections in a process that forwards data. Buffers of data are outside of V8's heap, but V8 counts them against the
- * limit of the heap: in a small heap, it collects all garbage for each 8 MB of buffers. A minor collection takes 0.3 to 1 ms. It also lets
- * buffers be used again while they are in the processor's cache.
+ * Runs a minor garbage collection whenever a process has received a certain amount of data. The data is in buffers outside of V8's heap. V8
+ * lets a small heap and its buffers grow by 8 MB, then collects the garbage of the whole heap, in 10 ms and more. A minor collection frees
+ * the buffers in 0.3 to 1 ms. Their memory is then used again while it is in the processor's cache.
  */
 export class MinorGc {
   readonly #threshold_bytes: number;
   #bytes = 0;
   #gc: Gc | undefined;
 
-  /** `threshold_bytes`: bytes of data between two collections. The buffers of the data may take three times as much. */
+  /** `threshold_bytes`: garbage is collected each time after this many bytes. Their buffers may take up to three times as much memory. */
   constructor(threshold_bytes: number) {
     this.#threshold_bytes = threshold_bytes;
   }

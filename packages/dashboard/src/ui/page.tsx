@@ -133,7 +133,7 @@ const FADE_PX = 40;
 export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
   const nav = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
-  // On narrow screens, the open tab may be outside of the visible part of the bar.
+  // The bar of tabs scrolls on narrow screens. Scroll it so that the open tab is visible.
   useEffect(() => {
     // Scrolls only the bar: scrollIntoView would also scroll the page.
     const show = (): void => {

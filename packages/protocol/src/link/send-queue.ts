@@ -80,7 +80,10 @@ interface Outgoing {
   offset: number;
 }
 
-/** The queue of one channel, in order. `credit` is the number of bytes that the receiver still accepts, and `window` its first value. */
+/**
+ * The queue of one channel, in order. `credit` is the number of bytes that the receiver accepts now, and `window` how many it accepted when
+ * the channel was opened.
+ */
 interface Lane {
   readonly channel: number;
   readonly send_class: SendClass;

@@ -226,8 +226,8 @@ export async function hoursOfMetric(
 }
 
 /**
- * Divides days into their rollups. Creates them one by one, because collecting 30,000 objects as garbage takes time. Rollups with equal
- * labels share one object.
+ * Yields the rollups of the given days one at a time. An array of all of them would have up to 30,000 objects, which costs time for
+ * garbage collection. Rollups with equal labels share one `labels` object.
  */
 function* rollupsIn(
   days: readonly RowOf<typeof dayRow>[],

@@ -32,7 +32,7 @@ export function isPublicKey(public_key: Buffer): boolean {
   }
 }
 
-/** Reads a key as a JSON Web Key, because OpenSSL takes more than twice as long for the SPKI encoding: 80 instead of 35 µs. */
+/** Creates the key from a JSON Web Key, which takes 35 µs. From the SPKI encoding it would take 80 µs. */
 const keyObject = (public_key: Buffer): KeyObject => createPublicKey({ key: jwkOf(public_key), format: "jwk" });
 
 function jwkOf(public_key: Buffer): JsonWebKey {
