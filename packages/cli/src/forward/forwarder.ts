@@ -1,4 +1,5 @@
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { setImmediate } from "node:timers/promises";
 import { drained } from "@roamfleet/protocol/drained";
 import { MinorGc } from "@roamfleet/protocol/minor-gc";
 import { CLOSE } from "@roamfleet/protocol/paths";
@@ -115,6 +116,7 @@ const minor_gc = new MinorGc(2 * 1024 * 1024);
 
 /** Maximum payload of a frame to the service. */
 const FRAME_BYTES_MAX = 60 * 1024;
+const NOTHING: Buffer = Buffer.alloc(0);
 const EOF = JSON.stringify({ type: "eof" });
 const RESET = JSON.stringify({ type: "reset" });
 
@@ -154,11 +156,20 @@ async function carryIn(socket: Socket, stream: Stream): Promise<void> {
 /** Copies the data of a local TCP connection to the stream. Returns when the local program has closed the connection, or its sending side. */
 async function carryOut(socket: Socket, stream: Stream): Promise<void> {
   try {
+    // The end of a read that did not fit into a frame. It is sent with the next read if that has arrived already.
+    let rest = NOTHING;
     for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
       const bytes = chunk as Buffer;
       minor_gc.received(bytes.length);
-      for (let offset = 0; offset < bytes.length; offset += FRAME_BYTES_MAX)
-        await stream.send(bytes.subarray(offset, offset + FRAME_BYTES_MAX));
+      rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes]);
+      while (rest.length > FRAME_BYTES_MAX) {
+        await stream.send(rest.subarray(0, FRAME_BYTES_MAX));
+        rest = rest.subarray(FRAME_BYTES_MAX);
+      }
+      if (bytes.length > FRAME_BYTES_MAX) await setImmediate();
+      if (socket.readableLength > 0) continue;
+      await stream.send(rest);
+      rest = NOTHING;
     }
     await stream.send(EOF);
   } catch {
