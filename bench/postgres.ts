@@ -40,20 +40,21 @@ export interface Spent {
 export async function spentInRounds(rig: Rig, client: pg.Client, rounds: number, work: () => Promise<number>): Promise<Spent[]> {
   const found: Spent[] = [];
   for (let i = 0; i <= rounds; i += 1) {
-    const one = await spent(rig, client, work);
+    const one = await spentIn(rig.server.pid, client, work);
     if (i > 0) found.push(one);
   }
   return found;
 }
 
-async function spent(rig: Rig, client: pg.Client, work: () => Promise<number>): Promise<Spent> {
-  await atRest(rig.server.pid);
-  const [server, postgres, started] = [cpuMicroseconds(rig.server.pid), await postgresCpu(client), performance.now()];
+/** Measures `work` of the server `pid`. `work` returns the number of its operations. */
+export async function spentIn(pid: number, client: pg.Client, work: () => Promise<number>): Promise<Spent> {
+  await atRest(pid);
+  const [server, postgres, started] = [cpuMicroseconds(pid), await postgresCpu(client), performance.now()];
   const operations = await work();
   const seconds = (performance.now() - started) / 1_000;
   return {
     per_second: operations / seconds,
-    server_us: (cpuMicroseconds(rig.server.pid) - server) / operations,
+    server_us: (cpuMicroseconds(pid) - server) / operations,
     postgres_us: ((await postgresCpu(client)) - postgres) / operations,
   };
 }

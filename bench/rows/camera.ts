@@ -82,13 +82,10 @@ async function show({ to, camera, viewers }: Way, frames: number, bytes: number,
   }
 }
 
+/** What a relay used while frames were sent. */
 interface Shown {
-  /** CPU time while frames were sent. */
   cpu_us: number;
-  /** For how long frames were sent. */
   took_ms: number;
-  /** Idle load: CPU time per millisecond before that, while nothing was sent. */
-  idle_us_per_ms: number;
   /** Number of frames that arrived at all viewers in total. */
   arrived: number;
   /** Share of the frames that arrived. */
@@ -98,27 +95,29 @@ interface Shown {
 async function showOnce(way: Way, count: number, frames: number): Promise<Shown> {
   const { pid } = way.program;
   await atRest(pid);
-  const [idle_cpu, idle_from] = [cpuMicroseconds(pid), performance.now()];
-  await sleep((frames * 1_000) / FPS);
   const [cpu, from] = [cpuMicroseconds(pid), performance.now()];
   const arrived = await show(way, frames, FRAME_BYTES, WIRE_BYTES, count * frames);
   const [after, to] = [cpuMicroseconds(pid), performance.now()];
   if (arrived === 0) throw new Error(`of ${count * frames} frames none arrived: nothing was measured`);
-  return {
-    cpu_us: after - cpu,
-    took_ms: to - from,
-    idle_us_per_ms: (cpu - idle_cpu) / (from - idle_from),
-    arrived,
-    part: arrived / (count * frames),
-  };
+  return { cpu_us: after - cpu, took_ms: to - from, arrived, part: arrived / (count * frames) };
+}
+
+/** Idle load of both relays: CPU time per millisecond for `ms` milliseconds in which nothing is sent. */
+async function idleLoads({ ours, limit }: { ours: Way; limit: Way }, ms: number): Promise<{ ours: number; limit: number }> {
+  const [a, b] = [ours.program.pid, limit.program.pid];
+  await Promise.all([atRest(a), atRest(b)]);
+  const [cpu_a, cpu_b, from] = [cpuMicroseconds(a), cpuMicroseconds(b), performance.now()];
+  await sleep(ms);
+  const took_ms = performance.now() - from;
+  return { ours: (cpuMicroseconds(a) - cpu_a) / took_ms, limit: (cpuMicroseconds(b) - cpu_b) / took_ms };
 }
 
 /**
  * Returns the CPU time per delivered frame, in each round. The idle load is subtracted. It is the median of all rounds, because a garbage
  * collection in the pause of a single round may take more CPU time than the frames of that round.
  */
-function cpuPerFrame(rounds: readonly Shown[]): Sample {
-  const idle = sample(rounds.map(({ idle_us_per_ms }) => idle_us_per_ms)).median;
+function cpuPerFrame(rounds: readonly Shown[], idle_loads: readonly number[]): Sample {
+  const idle = sample(idle_loads).median;
   return sample(rounds.map(({ cpu_us, took_ms, arrived }) => (cpu_us - idle * took_ms) / arrived));
 }
 
@@ -135,16 +134,25 @@ async function withViewers<T>(way: Way, count: number, stuck: number, work: () =
 }
 
 async function toViewers(ways: { ours: Way; limit: Way }, count: number, quick: boolean): Promise<RowResult> {
-  const rounds: { ours: Shown; limit: Shown }[] = [];
+  const rounds: { ours: Shown; limit: Shown; idle: { ours: number; limit: number } }[] = [];
   const frames = quick ? 20 : FRAMES;
   await withViewers(ways.ours, count, 0, () =>
     withViewers(ways.limit, count, 0, async () => {
       for (let i = 0; i <= (quick ? 1 : ROUNDS); i += 1)
-        rounds.push({ ours: await showOnce(ways.ours, count, frames), limit: await showOnce(ways.limit, count, frames) });
+        rounds.push({
+          idle: await idleLoads(ways, (frames * 1_000) / FPS),
+          ours: await showOnce(ways.ours, count, frames),
+          limit: await showOnce(ways.limit, count, frames),
+        });
     }),
   );
   const counted = rounds.slice(1); // the first round is warm-up
-  const [ours, limit] = [cpuPerFrame(counted.map((one) => one.ours)), cpuPerFrame(counted.map((one) => one.limit))];
+  const of = (which: "ours" | "limit"): Sample =>
+    cpuPerFrame(
+      counted.map((one) => one[which]),
+      counted.map(({ idle }) => idle[which]),
+    );
+  const [ours, limit] = [of("ours"), of("limit")];
   const part = Math.min(...counted.map((one) => one.ours.part));
   const ratio = ratioOf(ours, limit);
   const goal = count === 1 ? {} : { goal: "≤ 1.2", met: ratio <= 1.2 };
