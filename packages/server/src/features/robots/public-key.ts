@@ -1,4 +1,4 @@
-import { createPublicKey, hash, type JsonWebKey, type KeyObject, verify } from "node:crypto";
+import { createPublicKey, hash, type KeyObject, verify } from "node:crypto";
 
 /**
  * Public keys of robots. A key in a file is an Ed25519 key: 32 raw bytes. A key in a TPM is a P-256 key, because TPMs do not support Ed25519:
@@ -8,9 +8,13 @@ export type PublicKeyType = "ed25519" | "ecdsa_p256";
 
 const ED25519_BYTES = 32;
 const P256_POINT_BYTES = 65;
-const P256_COORDINATE_BYTES = 32;
 /** First byte of an uncompressed point (SEC 1). */
 const UNCOMPRESSED = 4;
+/** The SPKI encoding of a key is this prefix and the raw key (RFC 8410, RFC 5480). */
+const SPKI_PREFIX: Record<PublicKeyType, Buffer> = {
+  ed25519: Buffer.from("302a300506032b6570032100", "hex"),
+  ecdsa_p256: Buffer.from("3059301306072a8648ce3d020106082a8648ce3d030107034200", "hex"),
+};
 /** The hash algorithm that is applied to a text before signing. Null if the signature scheme includes its own. */
 const DIGESTS: Record<PublicKeyType, string | null> = { ed25519: null, ecdsa_p256: "sha256" };
 
@@ -19,7 +23,7 @@ export const publicKeyType = (public_key: Buffer): PublicKeyType => (public_key.
 
 /**
  * Whether the bytes are a valid public key. False, for example, for a P-256 key that is not a point on the curve. Any 32 bytes are an Ed25519
- * key for OpenSSL, which would take 35 µs to say so.
+ * key for OpenSSL, which would take 14 µs to say so.
  */
 export function isPublicKey(public_key: Buffer): boolean {
   if (public_key.length === ED25519_BYTES) return true;
@@ -32,13 +36,13 @@ export function isPublicKey(public_key: Buffer): boolean {
   }
 }
 
-/** Creates the key from a JSON Web Key, which takes 35 µs. From the SPKI encoding it would take 80 µs. */
-const keyObject = (public_key: Buffer): KeyObject => createPublicKey({ key: jwkOf(public_key), format: "jwk" });
-
-function jwkOf(public_key: Buffer): JsonWebKey {
-  if (publicKeyType(public_key) === "ed25519") return { kty: "OKP", crv: "Ed25519", x: public_key.toString("base64url") };
-  const y_from = 1 + P256_COORDINATE_BYTES;
-  return { kty: "EC", crv: "P-256", x: public_key.toString("base64url", 1, y_from), y: public_key.toString("base64url", y_from) };
+/**
+ * Creates the key from PEM, which takes 14 µs. A JSON Web Key takes 35 µs, and DER 61 µs: before Node.js reads such an object, it finds out
+ * by errors with stacks that the object is not a key itself.
+ */
+function keyObject(public_key: Buffer): KeyObject {
+  const spki = Buffer.concat([SPKI_PREFIX[publicKeyType(public_key)], public_key]);
+  return createPublicKey(`-----BEGIN PUBLIC KEY-----\n${spki.toString("base64")}\n-----END PUBLIC KEY-----\n`);
 }
 
 /**
