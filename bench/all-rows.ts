@@ -25,6 +25,8 @@ import { startUp } from "./rows/start-up.ts";
 import { swarm } from "./rows/swarm.ts";
 
 export const ROWS: readonly Row[] = [
+  // First, because it starts processes. When later rows have filled the memory of this process, starting one takes 40 ms longer.
+  startUp,
   getRobot,
   listRobots,
   postSite,
@@ -50,7 +52,6 @@ export const ROWS: readonly Row[] = [
   dueDeployments,
   swarm,
   growth,
-  startUp,
   agentIdleBytes,
   agentLogBytes,
   agentFsyncs,

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
+import { LAG_SAMPLE_MS } from "../../packages/server/src/kernel/metrics.ts";
 import { atRest, ratioOf, sample } from "../measure.ts";
 import type { Rig } from "../rig.ts";
 import { insertFleet, insertRelease } from "../robots.ts";
@@ -15,20 +16,20 @@ const LIMIT_ID = "dep_limit";
 const CREATED_TIMEOUT_MS = 120_000;
 const RATIO_MAX = 1.5;
 const BLOCKED_MS_MAX = 50;
-/** Sampling interval of the event loop's delay. Each measured delay includes one interval, even if the event loop is idle. */
-const WATCH_MS = 10;
-
 /** Inserts the rows of a deployment to the whole fleet with one statement. */
 const LIMIT = `
   insert into bench_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
   select org_id, $2, 'tgt_' || $4 || lpad((row_number() over (order by id))::text, 18, '0'), 'release', id, 'main', $5, 'queued', now(), now()
   from robot where org_id = $1 and fleet_id = $3 and decommissioned_at is null`;
 
-/** Returns the longest blocking time of the server's event loop since the last call. */
+/**
+ * Returns the longest blocking time of the server's event loop since the last call. The metric includes one interval between samples, even if
+ * the event loop is idle.
+ */
 async function blockedMs({ server: { url } }: Rig): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   const seconds = Number(/^nodejs_eventloop_lag_max_seconds (\S+)$/m.exec(text)?.[1]);
-  return Math.max(0, seconds * 1_000 - WATCH_MS);
+  return Math.max(0, seconds * 1_000 - LAG_SAMPLE_MS);
 }
 
 async function create(rig: Rig, client: pg.Client, fleet_id: string, release: string): Promise<{ ms: number; id: string; rows: number }> {

@@ -31,7 +31,7 @@ const createRemoteWriteMetrics = ({ counter, sampled }: { counter: Create<Counte
  * Interval in milliseconds at which the lag of the event loop is sampled. It is part of the reported lag. Each sample wakes the process: the
  * default of 10 ms doubles the CPU time of an idle server.
  */
-const LAG_SAMPLE_MS = 50;
+export const LAG_SAMPLE_MS = 50;
 
 /** Creates every metric of the server on a separate registry, so that several planes fit in one process. */
 export function createMetrics() {
