@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer, type RequestListener, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 
 /**
@@ -14,3 +14,14 @@ export function listener(handler: RequestListener): Server {
   process.on("SIGTERM", () => process.exit(0));
   return server.listen(Number(PORT), "127.0.0.1");
 }
+
+/** Sends a response with a JSON body. */
+export function answer(response: ServerResponse, status: number, body: unknown): void {
+  const text = JSON.stringify(body);
+  response.writeHead(status, { "content-type": "application/json; charset=utf-8", "content-length": Buffer.byteLength(text) });
+  response.end(text);
+}
+
+/** Sends a response that reports an error. */
+export const answerError = (response: ServerResponse, { message }: Error): void =>
+  answer(response, 500, { error: { code: "internal_server_error", message } });

@@ -66,7 +66,7 @@ export interface Round {
 
 const LIMIT_FACTOR = 1.1;
 
-/** A goal in absolute terms, `max`. It may be below the limit itself on a slow machine: then it is 1.1 times the limit. */
+/** Compares ours with the larger of `max` and 1.1 times the limit, because on a slow machine the limit itself may be above `max`. */
 export const goalOrLimit = (ours: Sample, limit: Sample, max: number, unit: string): { goal: string; met: boolean } => ({
   goal: `≤ ${max} ${unit} or ≤ ${LIMIT_FACTOR} × the limit`,
   met: ours.median <= Math.max(max, LIMIT_FACTOR * limit.median),
@@ -95,17 +95,23 @@ export const side = (rounds: readonly Round[]): Side => ({
 /**
  * Measures our server and the limit alternately, so that other load affects both. The first round of each is a warm-up and is not counted.
  */
+export async function alternately<T>(rounds: number, ours: () => Promise<T>, limit: () => Promise<T>): Promise<{ ours: T[]; limit: T[] }> {
+  const found: { ours: T[]; limit: T[] } = { ours: [], limit: [] };
+  for (let i = 0; i <= rounds; i += 1) {
+    const [a, b] = [await ours(), await limit()];
+    if (i === 0) continue;
+    found.ours.push(a);
+    found.limit.push(b);
+  }
+  return found;
+}
+
+/** Measures rounds of our server and of the limit alternately. Returns the ratios of their wall-clock times, too. */
 export async function byTurns(
   rounds: number,
   ours: () => Promise<Round>,
   limit: () => Promise<Round>,
 ): Promise<{ ours: Side; limit: Side; ratio: Sample }> {
-  await ours();
-  await limit();
-  const [a, b]: [Round[], Round[]] = [[], []];
-  for (let i = 0; i < rounds; i += 1) {
-    a.push(await ours());
-    b.push(await limit());
-  }
+  const { ours: a, limit: b } = await alternately(rounds, ours, limit);
   return { ours: side(a), limit: side(b), ratio: sample(a.map((one, i) => one.wall_us / (b[i]?.wall_us ?? Number.NaN))) };
 }

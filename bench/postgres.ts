@@ -46,7 +46,7 @@ export async function spentInRounds(rig: Rig, client: pg.Client, rounds: number,
   return found;
 }
 
-/** Measures `work` of the server `pid`. `work` returns the number of its operations. */
+/** Measures the CPU time that `work` takes in the server process `pid` and in PostgreSQL. `work` returns the number of its operations. */
 export async function spentIn(pid: number, client: pg.Client, work: () => Promise<number>): Promise<Spent> {
   await atRest(pid);
   const [server, postgres, started] = [cpuMicroseconds(pid), await postgresCpu(client), performance.now()];

@@ -1,6 +1,6 @@
 /**
- * The limit of enrollment: node:http and one prepared statement for each robot. The statement counts a use of the enrollment key and inserts
- * the same rows as our server. The limit checks no permissions and no public key, and does not collect robots in batches.
+ * The limit of enrollment: a server with only node:http that enrolls each robot by one prepared statement. The statement counts a use of the
+ * enrollment key, and inserts the same rows as our server. Permissions and public keys are not checked, and robots share no transactions.
  */
 import { hash } from "node:crypto";
 import { idSource, systemClock } from "@roamfleet/clock";
@@ -10,9 +10,9 @@ import { insertingKeys } from "../../packages/server/src/features/enrollment/sto
 import { insertingRobots } from "../../packages/server/src/features/robots/store.ts";
 import { insertingEntries } from "../../packages/server/src/features/timeline/store.ts";
 import { sql, type Statement } from "../../packages/server/src/kernel/sql.ts";
-import { listener } from "../listener.ts";
+import { answer, answerError, listener } from "../listener.ts";
 
-/** The org of the bench, and the place and id of its enrollment key. */
+/** The enrollment key of the bench, and the org, site and fleet in which robots enroll with it. */
 interface Place {
   org_id: string;
   site_id: string;
@@ -57,20 +57,15 @@ function enrolling(key: string, public_key: string): Statement<unknown> {
 }
 
 listener((request, response) => {
-  const answer = (status: number, body: unknown): void => {
-    const text = JSON.stringify(body);
-    response.writeHead(status, { "content-type": "application/json; charset=utf-8", "content-length": Buffer.byteLength(text) });
-    response.end(text);
-  };
-  if (request.url === "/readyz") return answer(200, {});
+  if (request.url === "/readyz") return answer(response, 200, {});
   let text = "";
   request.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
   request.on("end", () => {
     const { key, public_key } = JSON.parse(text) as { key: string; public_key: string };
     const { text: statement, values } = enrolling(key, public_key);
     pool.query({ name: "enroll", text: statement, values: [...values] }).then(
-      ({ rows: [row] }) => answer(row === undefined ? 401 : 201, { data: row as unknown }),
-      (error: Error) => answer(500, { error: { code: "internal_server_error", message: error.message } }),
+      ({ rows: [row] }) => answer(response, row === undefined ? 401 : 201, { data: row as unknown }),
+      (error: Error) => answerError(response, error),
     );
   });
 });

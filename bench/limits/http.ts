@@ -1,12 +1,12 @@
 /**
- * The limit of an HTTP route: node:http and one prepared statement that finds the token and does the route's work, without validation and
- * rate limits. The difference between our server and this limit is the cost of everything else.
+ * The limit of an HTTP route: a server with only node:http that answers by one prepared statement. The statement finds the token and does the
+ * route's work. Nothing is validated, and no rate is limited. The difference between our server and this limit is the cost of everything else.
  */
 import { hash } from "node:crypto";
-import { createServer } from "node:http";
 import { Pool } from "pg";
 import { listingRobots } from "../../packages/server/src/features/robots/store-list.ts";
 import { ALL_PARTS, findingRobot } from "../../packages/server/src/features/robots/store-shown.ts";
+import { answer, answerError, listener } from "../listener.ts";
 
 const database = JSON.parse(process.env.DATABASE ?? "{}") as Record<string, never>;
 const pool = new Pool({ ...database, max: 10 });
@@ -48,30 +48,23 @@ const INSERT = {
 };
 const ACTOR = JSON.stringify({ type: "user", id: "usr_00000000000000000000000000", name: "bench" });
 
-const server = createServer((request, response) => {
-  const answer = (status: number, body: unknown): void => {
-    const text = JSON.stringify(body);
-    response.writeHead(status, { "content-type": "application/json; charset=utf-8", "content-length": Buffer.byteLength(text) });
-    response.end(text);
-  };
+listener((request, response) => {
   const path = request.url ?? "";
   const token = bearer(request.headers.authorization);
-  const failed = (error: Error): void => answer(500, { error: { code: "internal_server_error", message: error.message } });
-  if (path === "/readyz") return answer(200, {});
+  const failed = (error: Error): void => answerError(response, error);
+  if (path === "/readyz") return answer(response, 200, {});
   if (path.startsWith("/api/robots/"))
     return void pool
       .query({ ...ONE, values: [token, path.slice(12)] })
-      .then(({ rows }) => answer(200, { data: rows[0] as unknown }), failed);
+      .then(({ rows }) => answer(response, 200, { data: rows[0] as unknown }), failed);
   if (path.startsWith("/api/robots"))
-    return void pool.query({ ...LIST, values: [token, ...LIST.values] }).then(({ rows }) => answer(200, { items: rows }), failed);
+    return void pool.query({ ...LIST, values: [token, ...LIST.values] }).then(({ rows }) => answer(response, 200, { items: rows }), failed);
   let text = "";
   request.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
   request.on("end", () => {
     const { name } = JSON.parse(text) as { name: string };
     pool
       .query({ ...INSERT, values: [token, id("site"), name, new Date(), id("aud"), ACTOR, id("req")] })
-      .then(({ rows }) => answer(201, { data: rows[0] as unknown }), failed);
+      .then(({ rows }) => answer(response, 201, { data: rows[0] as unknown }), failed);
   });
 });
-server.listen(Number(process.env.PORT), "127.0.0.1");
-process.on("SIGTERM", () => process.exit(0));

@@ -16,6 +16,7 @@ const LIMIT_ID = "dep_limit";
 const CREATED_TIMEOUT_MS = 120_000;
 const RATIO_MAX = 1.5;
 const BLOCKED_MS_MAX = 50;
+
 /** Inserts the rows of a deployment to the whole fleet with one statement. */
 const LIMIT = `
   insert into bench_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)

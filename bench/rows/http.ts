@@ -3,7 +3,7 @@ import { until } from "@roamfleet/clock/testing";
 import pg from "pg";
 import { fill } from "../growth/fill.ts";
 import { load, type Request } from "../load.ts";
-import { byTurns, goalOrLimit, ratioOf, round, type Sample, sample } from "../measure.ts";
+import { alternately, byTurns, goalOrLimit, ratioOf, round, type Sample, sample } from "../measure.ts";
 import { type Spent, spentIn, spentInRounds } from "../postgres.ts";
 import type { Program, Rig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
@@ -56,24 +56,19 @@ interface Measured {
   request: Request;
 }
 
-/**
- * Measures the CPU time of a request in a server and in PostgreSQL together, of ours and of the limit by turns. The goal is in microseconds,
- * but not lower than 1.1 times the limit.
- */
+/** Measures the CPU time of a request in a server and in PostgreSQL together, alternately of ours and of the limit: see `goalOrLimit`. */
 async function compareCpu(rig: Rig, part: string, ours: Measured, limit: Measured, goal_us: number): Promise<RowResult[]> {
   const { rounds, round_ms } = rig.quick ? QUICK : { rounds: ROUNDS, round_ms: ROUND_MS };
   const spend = ({ program, request }: Measured, client: pg.Client): Promise<Spent> =>
     spentIn(program.pid, client, () => load(program.url, request, round_ms));
-  const [of_ours, of_limit]: [Spent[], Spent[]] = [[], []];
-  await withClient(rig, async (client) => {
-    for (let i = 0; i <= rounds; i += 1) {
-      const [a, b] = [await spend(ours, client), await spend(limit, client)];
-      if (i === 0) continue; // warms up
-      of_ours.push(a);
-      of_limit.push(b);
-    }
-  });
-  return cpuLines(part, goal_us, of_ours, of_limit);
+  const found = await withClient(rig, (client) =>
+    alternately(
+      rounds,
+      () => spend(ours, client),
+      () => spend(limit, client),
+    ),
+  );
+  return cpuLines(part, goal_us, found.ours, found.limit);
 }
 
 async function withClient<T>(rig: Rig, work: (client: pg.Client) => Promise<T>): Promise<T> {

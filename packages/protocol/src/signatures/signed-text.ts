@@ -1,4 +1,5 @@
 import { createPublicKey, hash, type KeyObject, sign, verify } from "node:crypto";
+import { ED25519_SPKI_PREFIX, publicKeyFromSpki } from "./spki.ts";
 
 /** A text and its Ed25519 signature, as they are transmitted and stored. The signature covers exactly the bytes of the text. */
 export interface SignedText {
@@ -19,8 +20,6 @@ export const SIGNED_TEXT_CHARACTERS_MAX = 64 * 1024;
 const KEY_ID_DIGITS = 32;
 const RAW_KEY_BYTES = 32;
 const SIGNATURE_BYTES = 64;
-/** The SPKI form of an Ed25519 public key is this prefix and the raw key. */
-const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
 
 /** Returns the id of a public key: the first half of the SHA-256 of the raw key, in hex. It is collision-resistant. */
 export const keyIdOf = (public_key: string): string => hash("sha256", Buffer.from(public_key, "base64")).slice(0, KEY_ID_DIGITS);
@@ -29,7 +28,7 @@ export const keyIdOf = (public_key: string): string => hash("sha256", Buffer.fro
 export function publicKeyOf(key: KeyObject): string {
   if (key.asymmetricKeyType !== "ed25519") throw new TypeError(`an Ed25519 key is needed, not ${key.asymmetricKeyType ?? "a secret"}`);
   const public_half = key.type === "private" ? createPublicKey(key) : key;
-  return public_half.export({ type: "spki", format: "der" }).subarray(SPKI_PREFIX.length).toString("base64");
+  return public_half.export({ type: "spki", format: "der" }).subarray(ED25519_SPKI_PREFIX.length).toString("base64");
 }
 
 /** Returns whether a text is canonical base64 of 32 bytes, the length of an Ed25519 public key. */
@@ -68,7 +67,7 @@ export function isSignedBy({ text, value }: SignedText, public_key: string): boo
   const signature = Buffer.from(value, "base64");
   if (!isPublicKey(public_key) || signature.length !== SIGNATURE_BYTES || !text.isWellFormed()) return false;
   try {
-    const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, Buffer.from(public_key, "base64")]), format: "der", type: "spki" });
+    const key = publicKeyFromSpki(Buffer.concat([ED25519_SPKI_PREFIX, Buffer.from(public_key, "base64")]));
     return verify(null, Buffer.from(text), key, signature);
   } catch {
     return false;

@@ -1,4 +1,5 @@
-import { createPublicKey, hash, type KeyObject, verify } from "node:crypto";
+import { hash, type KeyObject, verify } from "node:crypto";
+import { ED25519_SPKI_PREFIX, publicKeyFromSpki } from "@roamfleet/protocol/signatures";
 
 /**
  * Public keys of robots. A key in a file is an Ed25519 key: 32 raw bytes. A key in a TPM is a P-256 key, because TPMs do not support Ed25519:
@@ -12,7 +13,7 @@ const P256_POINT_BYTES = 65;
 const UNCOMPRESSED = 4;
 /** The SPKI encoding of a key is this prefix and the raw key (RFC 8410, RFC 5480). */
 const SPKI_PREFIX: Record<PublicKeyType, Buffer> = {
-  ed25519: Buffer.from("302a300506032b6570032100", "hex"),
+  ed25519: ED25519_SPKI_PREFIX,
   ecdsa_p256: Buffer.from("3059301306072a8648ce3d020106082a8648ce3d030107034200", "hex"),
 };
 /** The hash algorithm that is applied to a text before signing. Null if the signature scheme includes its own. */
@@ -36,14 +37,7 @@ export function isPublicKey(public_key: Buffer): boolean {
   }
 }
 
-/**
- * Creates the key from PEM, which takes 14 µs. A JSON Web Key takes 35 µs, and DER 61 µs: before Node.js reads such an object, it finds out
- * by errors with stacks that the object is not a key itself.
- */
-function keyObject(public_key: Buffer): KeyObject {
-  const spki = Buffer.concat([SPKI_PREFIX[publicKeyType(public_key)], public_key]);
-  return createPublicKey(`-----BEGIN PUBLIC KEY-----\n${spki.toString("base64")}\n-----END PUBLIC KEY-----\n`);
-}
+const keyObject = (public_key: Buffer): KeyObject => publicKeyFromSpki(Buffer.concat([SPKI_PREFIX[publicKeyType(public_key)], public_key]));
 
 /**
  * Whether `signature` is a valid signature of `text` for a robot's public key. The signature is in base64; an ECDSA signature is encoded in
