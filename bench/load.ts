@@ -14,8 +14,8 @@ export interface Request {
 }
 
 /**
- * Sends requests for a given time, and returns the number of responses. Each connection is kept alive, and sends its next request when the
- * previous response is complete. It sends at least one. Uses little CPU, because server and database run on the same machine.
+ * Sends requests for a given time, and returns the number of responses. Each connection stays open. It sends at least one request, and the
+ * next one when the response is complete. Uses little CPU, because server and database run on the same machine.
  */
 export async function load(url: string, request: Request, duration_ms: number, connections = CONNECTIONS): Promise<number> {
   const { hostname, port } = new URL(url);

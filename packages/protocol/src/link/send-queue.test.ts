@@ -129,7 +129,7 @@ test("a channel without credit does not block other channels of its class", () =
   assert.equal(queue.credit(4, 1_000, 1_000), false, "more than it has used");
 });
 
-test("a message that fits in one frame is not split when the credit is too small: it waits", () => {
+test("a message that fits in one frame waits until there is credit for all of it", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(2, "shell", { credit: CHANNEL_WINDOW_BYTES });

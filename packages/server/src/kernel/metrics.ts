@@ -28,7 +28,7 @@ const createRemoteWriteMetrics = ({ counter, sampled }: { counter: Create<Counte
 });
 
 /**
- * Interval in milliseconds at which the lag of the event loop is sampled. It is part of the reported lag. Each sample wakes the process: the
+ * Milliseconds between two samples of the event loop's lag. Each reported lag includes this time. Each sample wakes the process, so the
  * default of 10 ms doubles the CPU time of an idle server.
  */
 export const LAG_SAMPLE_MS = 50;
