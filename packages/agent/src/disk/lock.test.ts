@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chownSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
@@ -51,6 +51,16 @@ test("a process cannot lock the same directory twice without releasing it", (t) 
   unlock();
   unlock();
   lockState(directory)();
+});
+
+test("a new directory can be locked while the lock of a deleted one is held", (t) => {
+  const directory = temporaryDirectory(t);
+  const unlock = lockState(directory);
+  rmSync(directory, { recursive: true });
+  // The file system may give a freed inode to any of the next directories.
+  const others = Array.from({ length: 20 }, () => temporaryDirectory(t));
+  for (const other of others) lockState(other)();
+  unlock();
 });
 
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };

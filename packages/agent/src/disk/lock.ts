@@ -1,4 +1,15 @@
-import { linkSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  fstatSync,
+  linkSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { failpoint } from "@roamfleet/clock/failpoint";
@@ -22,17 +33,23 @@ const TAKEOVERS_MAX = 5;
  * process (kill -9, power loss). Throws StateLockedError while the owner of the lock is alive.
  *
  * The lock consists of a socket and a file. The socket is in the kernel's abstract namespace: it needs no disk space and disappears with
- * its process. Its name contains the directory's inode, so it does not depend on the path. The file names the owner, and also works across
- * network namespaces, where the socket does not. On a full disk, the socket is the only lock.
+ * its process. Its name contains the directory's inode, so it does not depend on the path. The directory stays open while it is locked:
+ * if it is deleted, no new directory gets its inode. The file names the owner, and also works across network namespaces, where the socket
+ * does not. On a full disk, the socket is the only lock.
  */
 export function lockState(directory: string, name = "agent.lock"): () => void {
   const path = join(directory, name);
   if (held.has(path)) throw new StateLockedError(`${directory} is in use by another agent in this process`);
-  const { socket, is_taken } = bindSocket(directory, name);
+  const opened = openSync(directory, "r");
+  const { socket, is_taken } = bindSocket(opened, name);
+  const release = (): void => {
+    socket.close();
+    closeSync(opened);
+  };
   try {
     takeFile(directory, path, is_taken);
   } catch (error) {
-    socket.close();
+    release();
     throw error;
   }
   held.add(path);
@@ -40,13 +57,13 @@ export function lockState(directory: string, name = "agent.lock"): () => void {
   return () => {
     if (!held.delete(path)) return;
     rmSync(path, { force: true });
-    socket.close();
+    release();
   };
 }
 
 /** Binds the socket; it is bound when `listen` returns. If that fails although no agent has the socket, the file is the only lock. */
-function bindSocket(directory: string, name: string): { socket: Server; is_taken: boolean } {
-  const { dev, ino, uid } = statSync(directory);
+function bindSocket(directory: number, name: string): { socket: Server; is_taken: boolean } {
+  const { dev, ino, uid } = fstatSync(directory);
   const server = createServer((connection) => connection.destroy()).unref();
   server.on("error", () => {});
   const abstract_name = `roamfleet/${dev}/${ino}/${name}`;
