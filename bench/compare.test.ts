@@ -28,7 +28,7 @@ test("reports a change only if it exceeds the spread of both runs", () => {
   assert.deepEqual(verdictsOf(now(2.3, 0.2), before), [["row", null, "same"]]);
   const [change] = compareResults(now(2.3), before);
   assert.deepEqual([change?.before, change?.now, change?.of, change?.unit], [2, 2.3, "ratio", null]);
-  assert.ok(Math.abs((change?.change ?? 0) - 0.15) < 1e-9 && Math.abs((change?.spread ?? 0) - 0.1) < 1e-9);
+  assert.ok(Math.abs((change?.change ?? 0) - 0.15) < 1e-9 && Math.abs((change?.spread ?? 0) - Math.hypot(0.1, 0.01)) < 1e-9);
 });
 
 test("ignores a small change even if the measured rounds have no spread", () => {

@@ -4,7 +4,7 @@ import type { Sample } from "./measure.ts";
 import type { Results } from "./results.ts";
 import type { RowResult } from "./row.ts";
 
-/** Result of the comparison with an earlier run. `same`: the difference is within the spread of one of the runs. */
+/** Result of the comparison with an earlier run. `same`: the difference is within the spread of both runs together. */
 export type Verdict = "better" | "worse" | "same" | "new" | "gone" | "no figure";
 
 export interface Change {
@@ -17,7 +17,7 @@ export interface Change {
   now: number | null;
   /** now ÷ before − 1 */
   change: number | null;
-  /** Half the range of the rounds as a share of the figure, from the run where this is wider. */
+  /** Half the range of the rounds as a share of the figure. Of two runs, their root sum of squares: both figures vary. */
   spread: number | null;
   verdict: Verdict;
 }
@@ -58,7 +58,7 @@ function changeOf(row: string, line: RowResult, earlier: RowResult | undefined):
   const named = { row, part: line.part ?? null, of: now?.of ?? "ours", unit: now?.of === "ratio" ? null : line.unit };
   if (now === undefined) return { ...named, before: null, now: null, change: null, spread: null, verdict: "no figure" };
   if (before === undefined) return { ...named, before: null, now: now.value, change: null, spread: now.spread, verdict: "new" };
-  const spread = Math.max(SPREAD_MIN, now.spread, before.spread);
+  const spread = Math.max(SPREAD_MIN, Math.hypot(now.spread, before.spread));
   const change = before.value === 0 ? (now.value === 0 ? 0 : Infinity) : now.value / before.value - 1;
   // Compares factors instead of differences, so that halving counts as much as doubling.
   const is_beyond = Math.abs(Math.log1p(change)) > Math.log1p(spread);

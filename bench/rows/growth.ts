@@ -12,7 +12,7 @@ import { type Rig, withRig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
 
 const PAGE_ROWS = 50;
-const ROUNDS = 7;
+const ROUNDS = 9;
 const ROUND_MS = 60;
 const QUICK = { rounds: 2, round_ms: 60 };
 const REPETITIONS = 10;

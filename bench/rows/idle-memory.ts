@@ -13,7 +13,7 @@ const IDLE_ROBOTS = 5_000;
 const EARLIER_ROBOTS = 1_500;
 const CONNECT_AT_A_TIME = 50;
 const LEAVE_AT_A_TIME = 250;
-const RUNS = 2;
+const RUNS = 3;
 const RUNS_TLS = 1;
 /** Goal over plain TCP, for the memory beyond that of a raw WebSocket. */
 const PLAIN_KB_OVER_MAX = 8;

@@ -12,7 +12,7 @@ const FLUSH_MS = 50;
 const RECORDS_PER_FLUSH = (RECORDS_PER_SECOND * FLUSH_MS) / 1_000;
 const SECONDS = 5;
 const SECONDS_QUICK = 1;
-const ROUNDS = 5;
+const ROUNDS = 7;
 const SHARE_MAX = 0.05;
 const ARRIVE_TIMEOUT_MS = 30_000;
 

@@ -9,7 +9,7 @@ const ROBOTS = 100;
 const ROBOTS_QUICK = 10;
 const BATCHES = 100;
 const BATCHES_QUICK = 10;
-const ROUNDS = 5;
+const ROUNDS = 7;
 const CONNECT_AT_A_TIME = 20;
 const RATIO_MAX = 2;
 /** A text that no record contains, so that a search reads all of them. */
