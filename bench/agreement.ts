@@ -6,6 +6,7 @@ import type { Results } from "./results.ts";
 export interface Disagreement {
   row: string;
   part: string | null;
+  /** Unit of an absolute figure; null for a ratio to the limit. */
   unit: string | null;
   /** The lowest and the highest figure of all runs, and the highest ÷ the lowest − 1. */
   min: number;
@@ -49,6 +50,8 @@ export function agreementOf(runs: readonly Results[]): Agreement {
 export function agreementTable({ runs, lines, disagreements }: Agreement): string {
   const agree = `${lines - disagreements.length} of ${lines} lines agree within their spread in ${runs} runs`;
   if (disagreements.length === 0) return agree;
+  // The speed of a machine may change between runs. That changes absolute figures, but hardly ratios.
+  const absolute = disagreements.filter(({ unit }) => unit !== null).length;
   const table = new Table({
     head: ["operation", "lowest", "highest", "difference"],
     style: { head: [], border: [] },
@@ -58,5 +61,5 @@ export function agreementTable({ runs, lines, disagreements }: Agreement): strin
     const figure = (value: number): string => `${Number(value.toPrecision(4))}${unit === null ? "" : ` ${unit}`}`;
     table.push([part === null ? row : `${row}: ${part}`, figure(min), figure(max), `+${(change * 100).toFixed(0)} %`]);
   }
-  return `${table.toString()}\n${agree}`;
+  return `${table.toString()}\n${agree}; of the others, ${absolute} are absolute figures, which also change with the speed of the machine`;
 }

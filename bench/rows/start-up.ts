@@ -3,7 +3,7 @@ import { buildCli } from "../../packages/cli/build.ts";
 import { sample } from "../measure.ts";
 import type { Row } from "../row.ts";
 
-const ROUNDS = 15;
+const ROUNDS = 61;
 
 function milliseconds(args: readonly string[]): number {
   const started = performance.now();
