@@ -2,6 +2,9 @@ import { readFileSync } from "node:fs";
 import { createServer, type RequestListener, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 
+/** Connections that may wait to be accepted: more than any row opens at the same moment. */
+const BACKLOG = 4_096;
+
 /**
  * Starts the bare HTTP server of a program that the rig started, with TLS if the rig has passed a certificate. The program ends on SIGTERM.
  */
@@ -12,7 +15,7 @@ export function listener(handler: RequestListener): Server {
       ? createServer(handler)
       : createTlsServer({ cert: readFileSync(TLS_CERT_FILE), key: readFileSync(TLS_KEY_FILE) }, handler);
   process.on("SIGTERM", () => process.exit(0));
-  return server.listen(Number(PORT), "127.0.0.1");
+  return server.listen(Number(PORT), "127.0.0.1", BACKLOG);
 }
 
 /** Sends a response with a JSON body. */

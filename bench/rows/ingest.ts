@@ -4,8 +4,8 @@ import type { WebSocket } from "ws";
 import { CONTROL_CHANNEL, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import { healthOf } from "../../packages/server/src/features/health/testing/health-of.ts";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
-import { type Sample, sample } from "../measure.ts";
-import { type Spent, spentInRounds } from "../postgres.ts";
+import { alternately, ratioOf, sample } from "../measure.ts";
+import { type Spent, spentIn, spentInRounds } from "../postgres.ts";
 import type { Rig } from "../rig.ts";
 import { concurrently, connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row, RowResult } from "../row.ts";
@@ -24,12 +24,17 @@ const STEADY_SHARE = 0.8;
 const STEADY_MS = 10_000;
 
 /** Returns lines with the rate, and with the cost of an operation in the server and in PostgreSQL. */
-function linesOf(what: string, one: string, rounds: readonly Spent[]): RowResult[] {
-  const of = (key: keyof Spent): Sample => sample(rounds.map((round) => round[key]));
+function linesOf(what: string, one: string, rounds: readonly Spent[], limit_rounds?: readonly Spent[]): RowResult[] {
+  const of = (key: keyof Spent): Pick<RowResult, "ours" | "limit" | "ratio"> => {
+    const ours = sample(rounds.map((round) => round[key]));
+    if (limit_rounds === undefined) return { ours };
+    const limit = sample(limit_rounds.map((round) => round[key]));
+    return { ours, limit, ratio: ratioOf(ours, limit) };
+  };
   return [
-    { part: `${what} taken, with PostgreSQL on the same cores`, ours: of("per_second"), unit: `${what}/s`, more_is_better: true },
-    { part: `CPU of the server for a ${one}`, ours: of("server_us"), unit: "µs CPU" },
-    { part: `CPU of PostgreSQL for a ${one}`, ours: of("postgres_us"), unit: "µs CPU" },
+    { part: `${what} taken, with PostgreSQL on the same cores`, ...of("per_second"), unit: `${what}/s`, more_is_better: true },
+    { part: `CPU of the server for a ${one}`, ...of("server_us"), unit: "µs CPU" },
+    { part: `CPU of PostgreSQL for a ${one}`, ...of("postgres_us"), unit: "µs CPU" },
   ];
 }
 
@@ -40,19 +45,36 @@ async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const records_each = BATCHES_EACH * RECORDS_PER_BATCH;
   const [bytes_before, wal_before] = [await logBytes(client), await walBytes(client)];
   let next = 1;
-  const rounds = await spentInRounds(rig, client, rig.quick ? QUICK.rounds : ROUNDS, async () => {
+  const shipAll = async (): Promise<number> => {
     const from = next;
     await Promise.all(links.map((link) => ship(link, from, BATCHES_EACH)));
     next += records_each;
     return links.length * records_each;
+  };
+  const limit = await rig.start("limits/log-copy", {
+    DATABASE: JSON.stringify(rig.database),
+    BATCHES: String(links.length * BATCHES_EACH),
+    BATCH: JSON.stringify({ type: "logs", records: recordsFrom(1) }),
   });
+  const copyAll = async (): Promise<number> => {
+    const response = await fetch(`${limit.url}/run`);
+    if (!response.ok) throw new Error(`the limit answered ${response.status}: ${await response.text()}`);
+    await response.arrayBuffer();
+    return links.length * records_each;
+  };
+  const found = await alternately(
+    rig.quick ? QUICK.rounds : ROUNDS,
+    () => spentIn(rig.server.pid, client, shipAll),
+    () => spentIn(limit.pid, client, copyAll),
+  );
+  await limit.stop();
   const records = links.length * (next - 1);
   const [bytes, wal] = [(await logBytes(client)) - bytes_before, (await walBytes(client)) - wal_before];
-  const rate = sample(rounds.map(({ per_second }) => per_second)).median * STEADY_SHARE;
+  const rate = sample(found.ours.map(({ per_second }) => per_second)).median * STEADY_SHARE;
   const behind = await steadily(links, next, rate, rig.quick ? 1_000 : STEADY_MS);
   for (const link of links) link.terminate();
   return [
-    ...linesOf("records", "record", rounds),
+    ...linesOf("records", "record", found.ours, found.limit),
     { part: "bytes of table and indexes for a record", ours: sample([bytes / records]), unit: "B" },
     { part: "bytes of write-ahead log for a record", ours: sample([wal / records]), unit: "B" },
     {
@@ -141,7 +163,7 @@ async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> 
 export const ingest: Row = {
   name: "ingest",
   area: "logs",
-  about: `ingestion rate of ${LOGGING_ROBOTS} robots that log in batches of ${RECORDS_PER_BATCH}, and of ${HEALTH_ROBOTS} that send health snapshots`,
+  about: `ingestion rate of ${LOGGING_ROBOTS} robots that log in batches of ${RECORDS_PER_BATCH}, compared with JSON.parse and COPY of each batch; and of ${HEALTH_ROBOTS} that send health snapshots`,
   run: async (rig) => {
     const client = new pg.Client(rig.database);
     await client.connect();

@@ -9,7 +9,7 @@ import { pushRelease, startSwarm, waitFor } from "../swarm.ts";
 
 const ROBOTS = 5_000;
 const QUICK_ROBOTS = 200;
-const ROUNDS = 3;
+const ROUNDS = 5;
 const ARTIFACT_BYTES = 64 * 1024;
 /** Reports of a successful install: `observed`, `app` twice, and five steps. */
 const REPORTS_PER_ROBOT = 8;
