@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { writeTrust } from "../signing/pinned-trust.ts";
 import { releaseOf, shellRelease, type TestRelease } from "../testing/bundles.ts";
-import { DeploymentsRig } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, type RigOptions } from "../testing/deployments-rig.ts";
 import { makeSigner, signed, TEST_ORG } from "../testing/signing.ts";
 
 const LIMIT = { timeout: 120_000 };
@@ -14,8 +15,9 @@ const KEY = makeSigner("maker");
 const SAYS = (words: string): string =>
   `trap "exit 0" TERM; echo ${words} >> "$OUT"; cat lib/words >> "$OUT"; while :; do sleep 0.05; done`;
 
-async function startSigned(): Promise<DeploymentsRig> {
+async function startSigned(options: RigOptions = {}): Promise<DeploymentsRig> {
   return DeploymentsRig.start({
+    ...options,
     guarded: { org_id: TEST_ORG, robot_id: "rob_1", labels: {} },
     before_boot: (state) => writeTrust(state, { serial: 1, require_signature: true, keys: [KEY] }),
     config: { file_directories: [] },
@@ -171,4 +173,24 @@ test("a tampered staged file is never installed, but stays on disk until a new c
   rig.server.trouble = () => undefined;
   await until("the file to be what was signed", () => fs.readFileSync(placed, "utf8") === "a signed map");
   assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
+});
+
+test("the next attempt is made even if its time comes while the agent decides to wait for it", LIMIT, async () => {
+  // Time passes only when it is read: the wait of 10 ms is not over when the step is planned, 6 ms later, but 6 ms after that.
+  let now_ms = 0;
+  const clock = { ...systemClock, monotonic: () => (now_ms += 6) };
+  await using rig = await startSigned({ clock, tuning: { timing: { retry_first_ms: 10, retry_last_ms: 10 } } });
+  const one = signed(releaseOf("v1", Buffer.from("a signed map"), { kind: "file", manifest: {} }), KEY, 1);
+  assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+  const placed = path.join(rig.state, "files", "main");
+  for (const file of [path.join(versionOf(rig, one), "artifact"), placed]) fs.writeFileSync(file, "changed");
+  let refused = 0;
+  rig.server.trouble = () => {
+    refused += 1;
+    return { status: 404 };
+  };
+  await restarted(rig);
+  await until("the download to be tried several times", () => refused >= 30);
+  rig.server.trouble = () => undefined;
+  await until("the file to be what was signed", () => fs.readFileSync(placed, "utf8") === "a signed map");
 });

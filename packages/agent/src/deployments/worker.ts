@@ -147,9 +147,10 @@ export class AppWorker {
     while (!this.#stopped) {
       let step: Step["type"] | "plan" = "plan";
       try {
-        const next = this.#next();
+        const planned_at = this.#options.clock.monotonic();
+        const next = this.#next(planned_at);
         step = next.type;
-        await this.#take(next);
+        await this.#take(next, planned_at);
         failures = 0;
       } catch (error) {
         if (error instanceof StepAborted) continue;
@@ -162,9 +163,8 @@ export class AppWorker {
     }
   }
 
-  #next(): Step {
-    const { clock, executors } = this.#options;
-    const now = clock.monotonic();
+  #next(now: number): Step {
+    const { executors } = this.#options;
     return plan({
       state: this.#state,
       desired: this.#desired,
@@ -179,11 +179,11 @@ export class AppWorker {
     });
   }
 
-  async #take(step: Step): Promise<void> {
+  async #take(step: Step, planned_at: number): Promise<void> {
     if (step.type === "hold") return this.#hold(step);
     this.#held.over();
     if (step.type === "await_window") await this.#sleep(Math.min((step.opens_at ?? Infinity) - this.#serverNow(), WINDOW_LOOK_MS));
-    else if (step.type === "idle") await this.#sleepUntilWoken();
+    else if (step.type === "idle") await this.#sleepUntilWoken(planned_at);
     else await this.#perform(step);
   }
 
@@ -375,10 +375,9 @@ export class AppWorker {
     this.#wake?.();
   }
 
-  /** Sleeps until the worker is woken or a backoff ends. */
-  async #sleepUntilWoken(): Promise<void> {
-    const now = this.#options.clock.monotonic();
-    const waits = [this.#start_after - now, this.#converge_after - now].filter((ms) => ms > 0);
+  /** Sleeps until the worker is woken or a backoff ends that had not ended at `planned_at`, even if it has ended since. */
+  async #sleepUntilWoken(planned_at: number): Promise<void> {
+    const waits = [this.#start_after - planned_at, this.#converge_after - planned_at].filter((ms) => ms > 0);
     await this.#sleep(waits.length > 0 ? Math.min(...waits) : undefined);
   }
 
