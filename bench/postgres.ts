@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import type pg from "pg";
-import { atRest, cpuMicroseconds } from "./measure.ts";
+import { alternately, atRest, cpuMicroseconds } from "./measure.ts";
 import type { Rig } from "./rig.ts";
 
 /** CPU microseconds of all running processes of a PostgreSQL on this machine. */
@@ -58,3 +58,22 @@ export async function spentIn(pid: number, client: pg.Client, work: () => Promis
     postgres_us: ((await postgresCpu(client)) - postgres) / operations,
   };
 }
+
+/** A server process, and the work whose CPU time is measured. `work` returns the number of its operations. */
+export interface Measured {
+  pid: number;
+  work: () => Promise<number>;
+}
+
+/** Measures our server and the limit as `spentIn` does, alternately, after a first round that only warms up. */
+export const spentByTurns = (
+  client: pg.Client,
+  rounds: number,
+  ours: Measured,
+  limit: Measured,
+): Promise<{ ours: Spent[]; limit: Spent[] }> =>
+  alternately(
+    rounds,
+    () => spentIn(ours.pid, client, ours.work),
+    () => spentIn(limit.pid, client, limit.work),
+  );

@@ -21,6 +21,13 @@ export interface Program {
   stop(): Promise<void>;
 }
 
+/** Lets a limit that serves `/run` do its work once. Throws if the work failed. */
+export async function runLimit({ url }: Program): Promise<void> {
+  const response = await fetch(`${url}/run`);
+  const text = await response.text();
+  if (!response.ok) throw new Error(`the limit answered ${response.status}: ${text}`);
+}
+
 /** Options of the server that a row needs. */
 export interface ServerOptions {
   tls?: boolean;

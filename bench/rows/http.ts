@@ -3,8 +3,8 @@ import { until } from "@roamfleet/clock/testing";
 import pg from "pg";
 import { fill } from "../growth/fill.ts";
 import { load, type Request } from "../load.ts";
-import { alternately, byTurns, goalOrLimit, ratioOf, round, type Sample, sample } from "../measure.ts";
-import { type Spent, spentIn } from "../postgres.ts";
+import { byTurns, goalOrLimit, ratioOf, round, type Sample, sample } from "../measure.ts";
+import { type Measured, type Spent, spentByTurns } from "../postgres.ts";
 import type { Program, Rig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
 import { insertRobots } from "../robots.ts";
@@ -51,23 +51,31 @@ const ROBOTS = 10_000;
 const [LIST_US_MAX, ENROLL_US_MAX] = [1_600, 900];
 
 /** A server that answers the request, ours or the limit. */
-interface Measured {
+interface Answering {
   program: Program;
   request: Request;
 }
 
-/** Measures the CPU time of a request in a server and in PostgreSQL together, alternately of ours and of the limit: see `goalOrLimit`. */
-async function compareCpu(rig: Rig, part: string, ours: Measured, limit: Measured, goal_us: number): Promise<RowResult[]> {
+/** How requests are sent: see `load`. */
+interface Sending {
+  rounds: number;
+  duration_ms: number;
+  connections?: number;
+}
+
+/** Measures the CPU time of a request in the server and in PostgreSQL, alternately of our server and of the limit. */
+function spentOnRequests(rig: Rig, ours: Answering, limit: Answering, { rounds, duration_ms, connections }: Sending) {
+  const measured = ({ program, request }: Answering): Measured => ({
+    pid: program.pid,
+    work: () => load(program.url, request, duration_ms, connections),
+  });
+  return withClient(rig, (client) => spentByTurns(client, rounds, measured(ours), measured(limit)));
+}
+
+/** Measures requests that are sent one after the other over a few connections. The goal is that of `goalOrLimit`. */
+async function compareCpu(rig: Rig, part: string, ours: Answering, limit: Answering, goal_us: number): Promise<RowResult[]> {
   const { rounds, round_ms } = rig.quick ? QUICK : { rounds: ROUNDS, round_ms: ROUND_MS };
-  const spend = ({ program, request }: Measured, client: pg.Client): Promise<Spent> =>
-    spentIn(program.pid, client, () => load(program.url, request, round_ms));
-  const found = await withClient(rig, (client) =>
-    alternately(
-      rounds,
-      () => spend(ours, client),
-      () => spend(limit, client),
-    ),
-  );
+  const found = await spentOnRequests(rig, ours, limit, { rounds, duration_ms: round_ms });
   return cpuLines(part, goal_us, found.ours, found.limit);
 }
 
@@ -116,17 +124,10 @@ export const listRobots: Row = {
 const AT_ONCE = 2_000;
 
 /** Measures requests that are all sent at the same moment, each over its own new connection. */
-async function measureAtOnce(rig: Rig, ours: Measured, limit: Measured, goal_us: number): Promise<RowResult[]> {
+async function measureAtOnce(rig: Rig, ours: Answering, limit: Answering, goal_us: number): Promise<RowResult[]> {
   const count = rig.quick ? 50 : AT_ONCE;
-  const send = ({ program, request }: Measured, client: pg.Client): Promise<Spent> =>
-    spentIn(program.pid, client, () => load(program.url, request, 0, count));
-  const found = await withClient(rig, (client) =>
-    alternately(
-      rig.quick ? QUICK.rounds : ROUNDS,
-      () => send(ours, client),
-      () => send(limit, client),
-    ),
-  );
+  const sending = { rounds: rig.quick ? QUICK.rounds : ROUNDS, duration_ms: 0, connections: count };
+  const found = await spentOnRequests(rig, ours, limit, sending);
   const part = `${count} robots at once`;
   const untilLast = (rounds: readonly Spent[]): Sample => sample(rounds.map(({ per_second }) => (count / per_second) * 1_000));
   const [us, them] = [untilLast(found.ours), untilLast(found.limit)];

@@ -4,9 +4,9 @@ import type { WebSocket } from "ws";
 import { CONTROL_CHANNEL, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import { healthOf } from "../../packages/server/src/features/health/testing/health-of.ts";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
-import { alternately, ratioOf, sample } from "../measure.ts";
-import { type Spent, spentIn, spentInRounds } from "../postgres.ts";
-import type { Rig } from "../rig.ts";
+import { ratioOf, sample } from "../measure.ts";
+import { type Spent, spentByTurns, spentInRounds } from "../postgres.ts";
+import { type Rig, runLimit } from "../rig.ts";
 import { concurrently, connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row, RowResult } from "../row.ts";
 import { ship } from "./log-ingest.ts";
@@ -57,16 +57,14 @@ async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
     BATCH: JSON.stringify({ type: "logs", records: recordsFrom(1) }),
   });
   const copyAll = async (): Promise<number> => {
-    const response = await fetch(`${limit.url}/run`);
-    if (!response.ok) throw new Error(`the limit answered ${response.status}: ${await response.text()}`);
-    await response.arrayBuffer();
+    await runLimit(limit);
     return links.length * records_each;
   };
-  const found = await alternately(
-    rig.quick ? QUICK.rounds : ROUNDS,
-    () => spentIn(rig.server.pid, client, shipAll),
-    () => spentIn(limit.pid, client, copyAll),
-  );
+  const [ours, copying] = [
+    { pid: rig.server.pid, work: shipAll },
+    { pid: limit.pid, work: copyAll },
+  ];
+  const found = await spentByTurns(client, rig.quick ? QUICK.rounds : ROUNDS, ours, copying);
   await limit.stop();
   const records = links.length * (next - 1);
   const [bytes, wal] = [(await logBytes(client)) - bytes_before, (await walBytes(client)) - wal_before];

@@ -2,6 +2,7 @@ import { CONTROL_CHANNEL, decodeFrame, FrameType, LOG_CHANNEL } from "@roamfleet
 import type { WebSocket } from "ws";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { cpuMicroseconds, goalOrLimit, sample } from "../measure.ts";
+import { runLimit } from "../rig.ts";
 import { connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row } from "../row.ts";
 
@@ -53,8 +54,7 @@ export const logIngest: Row = {
       await Promise.all(links.map((link) => ship(link, 1 + i * batches * RECORDS_PER_BATCH, batches)));
       const ours_us = (cpuMicroseconds(rig.server.pid) - before) / records;
       const limit_before = cpuMicroseconds(limit.pid);
-      const response = await fetch(`${limit.url}/run`);
-      await response.text();
+      await runLimit(limit);
       const limit_us = (cpuMicroseconds(limit.pid) - limit_before) / records;
       if (i < warm_up) continue;
       of_server.push(ours_us);

@@ -1,7 +1,7 @@
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { cpuMicroseconds, ratioOf, sample } from "../measure.ts";
 import { concurrently, connectRobot, insertRobots } from "../robots.ts";
-import type { Rig } from "../rig.ts";
+import { type Rig, runLimit } from "../rig.ts";
 import type { Row } from "../row.ts";
 import { ship } from "./log-ingest.ts";
 
@@ -51,7 +51,7 @@ export const logSearch: Row = {
       const slowest_ms = await searchAll(rig);
       const server_us = (cpuMicroseconds(rig.server.pid) - before) / records;
       const limit_before = cpuMicroseconds(limit.pid);
-      await (await fetch(`${limit.url}/run`)).text();
+      await runLimit(limit);
       if (i === 0) continue; // warms up
       of_server.push(server_us);
       of_limit.push((cpuMicroseconds(limit.pid) - limit_before) / records);

@@ -3,7 +3,7 @@ import pg from "pg";
 import type { WebSocket } from "ws";
 import { cpuMicroseconds, ratioOf, type Sample, sample } from "../measure.ts";
 import { postgresCpu } from "../postgres.ts";
-import type { Program, Rig } from "../rig.ts";
+import { type Program, type Rig, runLimit } from "../rig.ts";
 import { concurrently, connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row, RowResult } from "../row.ts";
 
@@ -83,7 +83,6 @@ async function measure(rig: Rig, client: pg.Client): Promise<RowResult[]> {
     const own = (cpuMicroseconds(pid) - program) / samples;
     return [own, own + ((await postgresCpu(client)) - postgres) / samples];
   };
-  const runLimit = async ({ url }: Program): Promise<void> => void (await (await fetch(`${url}/run`)).text());
   const rounds = rig.quick ? 1 : ROUNDS;
   const bytes_before = await numberOf(client, BYTES);
   for (let i = 0; i <= rounds; i += 1) {
