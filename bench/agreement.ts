@@ -2,7 +2,7 @@ import Table from "cli-table3";
 import { compareResults } from "./compare.ts";
 import type { Results } from "./results.ts";
 
-/** A line in which two runs differ by more than their spread together. */
+/** A line in which two runs differ by more than the spread of the two. */
 export interface Disagreement {
   row: string;
   part: string | null;

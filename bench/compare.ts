@@ -4,7 +4,7 @@ import type { Sample } from "./measure.ts";
 import type { Results } from "./results.ts";
 import type { RowResult } from "./row.ts";
 
-/** Result of the comparison with an earlier run. `same`: the difference is within the spread of both runs together. */
+/** Result of the comparison with an earlier run. `same`: the difference is at most the spread of the two runs. */
 export type Verdict = "better" | "worse" | "same" | "new" | "gone" | "no figure";
 
 export interface Change {
@@ -17,7 +17,7 @@ export interface Change {
   now: number | null;
   /** now ÷ before − 1 */
   change: number | null;
-  /** Half the range of the rounds as a share of the figure. Of two runs, their root sum of squares: both figures vary. */
+  /** Half the range of the rounds, as a share of the figure. For two runs, it is √(a² + b²) of their spreads a and b. */
   spread: number | null;
   verdict: Verdict;
 }

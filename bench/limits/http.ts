@@ -1,6 +1,6 @@
 /**
  * The limit of an HTTP route: a server with only node:http that answers by one prepared statement. The statement finds the token and does the
- * route's work. Nothing is validated, and no rate is limited. The difference between our server and this limit is the cost of everything else.
+ * route's work. There is no validation and no rate limit. What our server takes beyond this limit is the cost of all its other work.
  */
 import { hash } from "node:crypto";
 import { Pool } from "pg";

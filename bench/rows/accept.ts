@@ -89,7 +89,7 @@ async function compare(rig: Rig, goal: number): Promise<RowResult[]> {
       ratio: ratioOf(admission, admission_limit),
     },
     {
-      // A share, not a time: it varies less with the speed of the machine.
+      // Unlike a time, a share hardly depends on the speed of the machine.
       part: "the signature (Ed25519) as a share of letting a robot in",
       ours: sample(whole_rounds.map(({ cpu_us }, i) => (100 * (verify_us[i] ?? Number.NaN)) / cpu_us)),
       unit: "%",

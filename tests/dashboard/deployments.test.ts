@@ -66,7 +66,7 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
     await page.keyboard.press("Escape");
   });
 
-  await t.test("a deployment that waits for promotion is listed as awaiting promotion", async () => {
+  await t.test("the list shows that a deployment awaits promotion", async () => {
     await goTo(page, "/deployments");
     await page.locator("[data-row]", { hasText: "awaiting promotion" }).first().waitFor();
   });

@@ -175,8 +175,9 @@ test("a tampered staged file is never installed, but stays on disk until a new c
   assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
 });
 
-test("the next attempt is made even if its time comes while the agent decides to wait for it", LIMIT, async () => {
-  // Time passes only when it is read: the wait of 10 ms is not over when the step is planned, 6 ms later, but 6 ms after that.
+test("a failed start is tried again, even if the wait is over before the agent begins to wait", LIMIT, async () => {
+  // The clock advances by 6 ms at each reading. A wait of 10 ms is not over when the agent plans its next step (after 6 ms), but is over at the
+  // next reading (after 12 ms).
   let now_ms = 0;
   const clock = { ...systemClock, monotonic: () => (now_ms += 6) };
   await using rig = await startSigned({ clock, tuning: { timing: { retry_first_ms: 10, retry_last_ms: 10 } } });

@@ -53,11 +53,11 @@ test("a process cannot lock the same directory twice without releasing it", (t) 
   lockState(directory)();
 });
 
-test("a new directory can be locked while the lock of a deleted one is held", (t) => {
+test("a new directory can be locked while an agent still holds the lock of a deleted directory", (t) => {
   const directory = temporaryDirectory(t);
   const unlock = lockState(directory);
   rmSync(directory, { recursive: true });
-  // The file system may give a freed inode to any of the next directories.
+  // The file system may give the inode number of the deleted directory to a new one, but not necessarily to the first.
   const others = Array.from({ length: 20 }, () => temporaryDirectory(t));
   for (const other of others) lockState(other)();
   unlock();

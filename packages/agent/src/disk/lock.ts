@@ -33,9 +33,10 @@ const TAKEOVERS_MAX = 5;
  * process (kill -9, power loss). Throws StateLockedError while the owner of the lock is alive.
  *
  * The lock consists of a socket and a file. The socket is in the kernel's abstract namespace: it needs no disk space and disappears with
- * its process. Its name contains the directory's inode, so it does not depend on the path. The directory stays open while it is locked:
- * if it is deleted, no new directory gets its inode. The file names the owner, and also works across network namespaces, where the socket
- * does not. On a full disk, the socket is the only lock.
+ * its process. Its name contains the directory's inode number, so every path to the directory gives the same name. The agent keeps the
+ * directory open, because the file system may give the number of a deleted directory to a new one, but not while the old one is open.
+ * The file names the owner. It also locks the directory against agents in other network namespaces, which do not see the socket. If the disk
+ * is full, the file cannot be written, and only the socket locks the directory.
  */
 export function lockState(directory: string, name = "agent.lock"): () => void {
   const path = join(directory, name);

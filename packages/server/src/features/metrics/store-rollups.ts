@@ -226,8 +226,8 @@ export async function hoursOfMetric(
 }
 
 /**
- * Yields the rollups of the given days one after the other. There may be 30,000: if all were in memory at once, garbage collection would take
- * longer. Rollups with equal labels share one `labels` object.
+ * Yields the rollups of the given days one after the other. An array would hold up to 30,000 of them in memory, which makes garbage collection
+ * slower. Rollups with equal labels share one `labels` object.
  */
 function* rollupsIn(
   days: readonly RowOf<typeof dayRow>[],
