@@ -20,6 +20,7 @@ import type { RobotMessage } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
 import { type BoundChannel, networkOf } from "../kernel/networks.ts";
+import { closeHalfOpen } from "./close-half-open.ts";
 import { AddressShares, AdmissionQueue } from "./admission-queue.ts";
 import type { ExpectedChallenge, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage, storableText } from "./inbound.ts";
@@ -34,8 +35,6 @@ const NONCE_BYTES = 32;
 const FULL_RETRY_MS = 10_000;
 /** Disconnects a peer that does not answer a close frame within 5 s. A separate constant, because the types of ws lack this option. */
 const CLOSING = { closeTimeout: 5_000 };
-/** A link counts as half open, and is closed, when nothing arrived for more than this many heartbeat intervals. */
-const MISSED_HEARTBEATS_MAX = 3;
 const FRAME_BYTES_MAX = 64 * 1024 + 8;
 /** Maximum WebSocket fragments of a message, and maximum chunks of data in which a message may arrive. */
 const FRAGMENTS_MAX = 16;
@@ -102,7 +101,8 @@ export class Gateway implements Link {
     this.#events = this.#sessionEvents();
     this.#silent = new AddressShares(context.settings.unauthenticated_links_max);
     this.#admissions = new AdmissionQueue(context.clock, context.settings.link_accepts_per_second);
-    this.#timer = context.clock.every(context.settings.heartbeat_seconds * 1_000, () => this.#cutSilent());
+    const heartbeat_ms = context.settings.heartbeat_seconds * 1_000;
+    this.#timer = context.clock.every(heartbeat_ms, () => void closeHalfOpen(this.#sessions.values(), context.clock, heartbeat_ms));
   }
 
   get count(): number {
@@ -340,15 +340,6 @@ export class Gateway implements Link {
     const accepts = this.#context.settings.link_accepts_per_second * DRAIN_SHARE;
     const needed_ms = accepts > 0 ? (robots / accepts) * 1_000 : 0;
     return Math.min(DRAIN_SPREAD_MS.max, Math.max(DRAIN_SPREAD_MS.min, needed_ms));
-  }
-
-  #cutSilent(): void {
-    const limit_ms = this.#context.settings.heartbeat_seconds * 1_000 * MISSED_HEARTBEATS_MAX;
-    const now = this.#context.clock.monotonic();
-    for (const session of this.#sessions.values()) {
-      if (session.paused) session.heard_at = now;
-      else if (now - session.heard_at > limit_ms) session.terminate("no heartbeat received");
-    }
   }
 }
 
