@@ -1,7 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import type pg from "pg";
 import { alternately, atRest, cpuMicroseconds } from "./measure.ts";
-import type { Rig } from "./rig.ts";
 
 /** CPU microseconds of all running processes of a PostgreSQL on this machine. */
 export async function postgresCpu(client: pg.Client): Promise<number> {
@@ -34,16 +33,6 @@ export interface Spent {
   per_second: number;
   server_us: number;
   postgres_us: number;
-}
-
-/** Measures `work` in `rounds` rounds, after a first one that only warms up. `work` returns the number of its operations. */
-export async function spentInRounds(rig: Rig, client: pg.Client, rounds: number, work: () => Promise<number>): Promise<Spent[]> {
-  const found: Spent[] = [];
-  for (let i = 0; i <= rounds; i += 1) {
-    const one = await spentIn(rig.server.pid, client, work);
-    if (i > 0) found.push(one);
-  }
-  return found;
 }
 
 /** Measures the CPU time that `work` takes in the server process `pid` and in PostgreSQL. `work` returns the number of its operations. */

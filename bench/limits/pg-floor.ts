@@ -26,8 +26,6 @@ export interface FloorStatement {
   name: string;
   /** Work across orgs, without row-level security. */
   system?: true;
-  /** The product performs this operation only as a part of other operations. */
-  limit_only?: true;
   /** The operation can be repeated with the same parameters. */
   repeatable?: true;
   /** `n` increases with each call and never repeats. */
@@ -55,12 +53,6 @@ export function floorStatements({ org_id, robot_ids, due_at }: FloorContext): Fl
       name: "a list of 100 robots",
       repeatable: true,
       work: (db) => listRobots(db, caller, { labels: [] }, { sort: "newest", after: null, limit: 101 }, ALL_PARTS),
-    },
-    {
-      name: "begin and commit, with nothing between them",
-      repeatable: true,
-      limit_only: true,
-      work: (db) => db.transaction(() => Promise.resolve()),
     },
     { name: "a site inserted", work: site },
     { name: "an audit entry inserted", work: (db) => audit(db, caller) },

@@ -16,6 +16,8 @@ const FRAME_BYTES = 16 * 1024;
 /** Size on the wire, including the header. */
 const WIRE_BYTES = FRAME_BYTES + 4;
 const ROUNDS = 7;
+/** Measurements of the idle load, which varies less than a round. */
+const IDLE_ROUNDS = 3;
 /** Rounds in which one viewer does not read. */
 const STUCK_ROUNDS = 3;
 const FRAMES = 60;
@@ -113,8 +115,8 @@ async function idleLoads({ ours, limit }: { ours: Way; limit: Way }, ms: number)
 }
 
 /**
- * Returns the CPU time per delivered frame, in each round. The idle load is subtracted. It is the median of all rounds, because a garbage
- * collection in the pause of a single round may take more CPU time than the frames of that round.
+ * Returns the CPU time per delivered frame, in each round. The idle load is subtracted. It is the median of several
+ * pauses, because a garbage collection in a single pause may take more CPU time than the frames of a round.
  */
 function cpuPerFrame(rounds: readonly Shown[], idle_loads: readonly number[]): Sample {
   const idle = sample(idle_loads).median;
@@ -134,23 +136,22 @@ async function withViewers<T>(way: Way, count: number, stuck: number, work: () =
 }
 
 async function toViewers(ways: { ours: Way; limit: Way }, count: number, quick: boolean): Promise<RowResult> {
-  const rounds: { ours: Shown; limit: Shown; idle: { ours: number; limit: number } }[] = [];
+  const rounds: { ours: Shown; limit: Shown }[] = [];
+  const idle: { ours: number; limit: number }[] = [];
   const frames = quick ? 20 : FRAMES;
   await withViewers(ways.ours, count, 0, () =>
     withViewers(ways.limit, count, 0, async () => {
-      for (let i = 0; i <= (quick ? 1 : ROUNDS); i += 1)
-        rounds.push({
-          idle: await idleLoads(ways, (frames * 1_000) / FPS),
-          ours: await showOnce(ways.ours, count, frames),
-          limit: await showOnce(ways.limit, count, frames),
-        });
+      for (let i = 0; i <= (quick ? 1 : ROUNDS); i += 1) {
+        if (i < IDLE_ROUNDS) idle.push(await idleLoads(ways, (frames * 1_000) / FPS));
+        rounds.push({ ours: await showOnce(ways.ours, count, frames), limit: await showOnce(ways.limit, count, frames) });
+      }
     }),
   );
   const counted = rounds.slice(1); // the first round is warm-up
   const of = (which: "ours" | "limit"): Sample =>
     cpuPerFrame(
       counted.map((one) => one[which]),
-      counted.map(({ idle }) => idle[which]),
+      idle.map((one) => one[which]),
     );
   const [ours, limit] = [of("ours"), of("limit")];
   const part = Math.min(...counted.map((one) => one.ours.part));

@@ -5,7 +5,7 @@ import { CONTROL_CHANNEL, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import { healthOf } from "../../packages/server/src/features/health/testing/health-of.ts";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { ratioOf, sample } from "../measure.ts";
-import { type Spent, spentByTurns, spentInRounds } from "../postgres.ts";
+import { type Spent, spentByTurns } from "../postgres.ts";
 import { type Rig, runLimit } from "../rig.ts";
 import { concurrently, connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row, RowResult } from "../row.ts";
@@ -24,11 +24,10 @@ const STEADY_SHARE = 0.8;
 const STEADY_MS = 10_000;
 
 /** Returns lines with the rate, and with the cost of an operation in the server and in PostgreSQL. */
-function linesOf(what: string, one: string, rounds: readonly Spent[], limit_rounds?: readonly Spent[]): RowResult[] {
+function linesOf(what: string, one: string, rounds: { ours: readonly Spent[]; limit: readonly Spent[] }): RowResult[] {
   const of = (key: keyof Spent): Pick<RowResult, "ours" | "limit" | "ratio"> => {
-    const ours = sample(rounds.map((round) => round[key]));
-    if (limit_rounds === undefined) return { ours };
-    const limit = sample(limit_rounds.map((round) => round[key]));
+    const ours = sample(rounds.ours.map((round) => round[key]));
+    const limit = sample(rounds.limit.map((round) => round[key]));
     return { ours, limit, ratio: ratioOf(ours, limit) };
   };
   return [
@@ -72,7 +71,7 @@ async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const behind = await steadily(links, next, rate, rig.quick ? 1_000 : STEADY_MS);
   for (const link of links) link.terminate();
   return [
-    ...linesOf("records", "record", found.ours, found.limit),
+    ...linesOf("records", "record", found),
     { part: "bytes of table and indexes for a record", ours: sample([bytes / records]), unit: "B" },
     { part: "bytes of write-ahead log for a record", ours: sample([wal / records]), unit: "B" },
     {
@@ -144,7 +143,7 @@ async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> 
   const left =
     "select count(*)::int as n from robot where id = any($1) and not exists (select from health_snapshot h where h.org_id = robot.org_id and h.robot_id = robot.id and h.received_at >= $2)";
   const ids = robots.map(({ id }) => id);
-  const rounds = await spentInRounds(rig, client, rig.quick ? QUICK.rounds : ROUNDS, async () => {
+  const sendAll = async (): Promise<number> => {
     const begun = new Date();
     for (const link of links) sendMessage(link, CONTROL_CHANNEL, { type: "health", snapshot: { ...snapshot, at: begun.toISOString() } });
     const deadline = performance.now() + TIMEOUT_MS;
@@ -153,15 +152,30 @@ async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> 
       await sleep(POLL_MS * 10);
     }
     return links.length;
+  };
+  const limit = await rig.start("limits/health-upsert", {
+    DATABASE: JSON.stringify(rig.database),
+    ROBOTS: String(links.length),
+    SNAPSHOT: JSON.stringify({ type: "health", snapshot }),
   });
+  const upsertAll = async (): Promise<number> => {
+    await runLimit(limit);
+    return links.length;
+  };
+  const [ours, upserting] = [
+    { pid: rig.server.pid, work: sendAll },
+    { pid: limit.pid, work: upsertAll },
+  ];
+  const found = await spentByTurns(client, rig.quick ? QUICK.rounds : ROUNDS, ours, upserting);
+  await limit.stop();
   for (const link of links) link.terminate();
-  return linesOf("snapshots", "snapshot", rounds);
+  return linesOf("snapshots", "snapshot", found);
 }
 
 export const ingest: Row = {
   name: "ingest",
   area: "logs",
-  about: `ingestion rate of ${LOGGING_ROBOTS} robots that log in batches of ${RECORDS_PER_BATCH}, compared with JSON.parse and COPY of each batch; and of ${HEALTH_ROBOTS} that send health snapshots`,
+  about: `ingestion rate of ${LOGGING_ROBOTS} robots that log in batches of ${RECORDS_PER_BATCH}, compared with JSON.parse and COPY of each batch; and of ${HEALTH_ROBOTS} that send health snapshots, compared with JSON.parse and an upsert for each 200`,
   run: async (rig) => {
     const client = new pg.Client(rig.database);
     await client.connect();

@@ -26,7 +26,7 @@ export function ship(socket: WebSocket, from: number, batches: number): Promise<
       if ((JSON.parse(Buffer.from(frame.payload).toString("utf8")) as { type: string }).type !== "log_ack") return;
       batch += 1;
       if (batch < batches) return next();
-      socket.off("message", onMessage);
+      socket.off("message", onMessage).off("error", reject);
       resolve();
     };
     socket.on("message", onMessage).once("error", reject);
