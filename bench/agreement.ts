@@ -61,5 +61,5 @@ export function agreementTable({ runs, lines, disagreements }: Agreement): strin
     const figure = (value: number): string => `${Number(value.toPrecision(4))}${unit === null ? "" : ` ${unit}`}`;
     table.push([part === null ? row : `${row}: ${part}`, figure(min), figure(max), `+${(change * 100).toFixed(0)} %`]);
   }
-  return `${table.toString()}\n${agree}; of the others, ${absolute} are absolute figures, which also change with the speed of the machine`;
+  return `${table.toString()}\n${agree}; absolute figures among the others, which also change with the speed of the machine: ${absolute}`;
 }
