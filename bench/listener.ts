@@ -18,6 +18,16 @@ export function listener(handler: RequestListener): Server {
   return server.listen(Number(PORT), "127.0.0.1", BACKLOG);
 }
 
+/** Serves `/run`, which does the work of a limit once: see `runLimit`. */
+export const serveRuns = (run: () => Promise<void>): Server =>
+  listener((request, response) => {
+    if (request.url !== "/run") return answer(response, 200, {});
+    run().then(
+      () => answer(response, 200, {}),
+      (error: Error) => answerError(response, error),
+    );
+  });
+
 /** Sends a response with a JSON body. */
 export function answer(response: ServerResponse, status: number, body: unknown): void {
   const text = JSON.stringify(body);

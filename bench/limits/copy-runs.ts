@@ -1,6 +1,6 @@
-import { createServer } from "node:http";
 import pg from "pg";
 import { from as copyFrom } from "pg-copy-streams";
+import { serveRuns } from "../listener.ts";
 
 export interface CopyRuns {
   /** Statement that creates the table if it does not exist. */
@@ -19,7 +19,7 @@ export async function serveCopyRuns({ create, table, options, count, next }: Cop
   const client = new pg.Client(JSON.parse(process.env.DATABASE ?? "{}") as Record<string, never>);
   await client.connect();
   await client.query(create);
-  const run = async (): Promise<void> => {
+  serveRuns(async () => {
     for (let i = 0; i < count; i += 1) {
       const bytes = next();
       const stream = client.query(copyFrom(`copy ${table} from stdin ${options}`));
@@ -29,13 +29,5 @@ export async function serveCopyRuns({ create, table, options, count, next }: Cop
       });
     }
     await client.query(`truncate ${table}`);
-  };
-  createServer((request, response) => {
-    if (request.url !== "/run") return void response.end("{}");
-    run().then(
-      () => response.end("{}"),
-      (error: Error) => response.writeHead(500).end(error.message),
-    );
-  }).listen(Number(process.env.PORT), "127.0.0.1");
-  process.on("SIGTERM", () => process.exit(0));
+  });
 }

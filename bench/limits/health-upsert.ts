@@ -3,7 +3,7 @@
  * older one replaces a newer one.
  */
 import { Pool } from "pg";
-import { answer, answerError, listener } from "../listener.ts";
+import { serveRuns } from "../listener.ts";
 
 const ROBOTS_PER_BATCH = 200;
 
@@ -13,7 +13,7 @@ const received = Buffer.from(process.env.SNAPSHOT ?? "{}");
 
 await pool.query("create table bench_health (robot_id text primary key, received_at timestamptz not null, snapshot jsonb not null)");
 
-async function run(): Promise<void> {
+serveRuns(async () => {
   for (let i = 0; i < robots.length; i += ROBOTS_PER_BATCH) {
     const batch = robots.slice(i, i + ROBOTS_PER_BATCH);
     const snapshots = batch.map(() => JSON.stringify(JSON.parse(received.toString("utf8"))));
@@ -24,12 +24,4 @@ async function run(): Promise<void> {
       values: [batch, snapshots, new Date()],
     });
   }
-}
-
-listener((request, response) => {
-  if (request.url !== "/run") return answer(response, 200, {});
-  run().then(
-    () => answer(response, 200, {}),
-    (error: Error) => answerError(response, error),
-  );
 });

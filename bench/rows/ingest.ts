@@ -6,7 +6,7 @@ import { healthOf } from "../../packages/server/src/features/health/testing/heal
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { ratioOf, sample } from "../measure.ts";
 import { type Spent, spentByTurns } from "../postgres.ts";
-import { type Rig, runLimit } from "../rig.ts";
+import { type Program, type Rig, runLimit } from "../rig.ts";
 import { concurrently, connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row, RowResult } from "../row.ts";
 import { ship } from "./log-ingest.ts";
@@ -37,6 +37,18 @@ function linesOf(what: string, one: string, rounds: { ours: readonly Spent[]; li
   ];
 }
 
+/** Compares the server with a limit that performs `operations` in each run. Both work in turns. Stops the limit. */
+async function compare(rig: Rig, client: pg.Client, work: () => Promise<number>, limit: Program, operations: number) {
+  const running = async (): Promise<number> => {
+    await runLimit(limit);
+    return operations;
+  };
+  const rounds = rig.quick ? QUICK.rounds : ROUNDS;
+  const found = await spentByTurns(client, rounds, { pid: rig.server.pid, work }, { pid: limit.pid, work: running });
+  await limit.stop();
+  return found;
+}
+
 /** Measures the sustainable rate of logs: each robot sends its next batch when the previous one is stored, as agents do. */
 async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const robots = await insertRobots(rig, rig.quick ? QUICK.logging : LOGGING_ROBOTS);
@@ -55,16 +67,7 @@ async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
     BATCHES: String(links.length * BATCHES_EACH),
     BATCH: JSON.stringify({ type: "logs", records: recordsFrom(1) }),
   });
-  const copyAll = async (): Promise<number> => {
-    await runLimit(limit);
-    return links.length * records_each;
-  };
-  const [ours, copying] = [
-    { pid: rig.server.pid, work: shipAll },
-    { pid: limit.pid, work: copyAll },
-  ];
-  const found = await spentByTurns(client, rig.quick ? QUICK.rounds : ROUNDS, ours, copying);
-  await limit.stop();
+  const found = await compare(rig, client, shipAll, limit, links.length * records_each);
   const records = links.length * (next - 1);
   const [bytes, wal] = [(await logBytes(client)) - bytes_before, (await walBytes(client)) - wal_before];
   const rate = sample(found.ours.map(({ per_second }) => per_second)).median * STEADY_SHARE;
@@ -158,16 +161,7 @@ async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> 
     ROBOTS: String(links.length),
     SNAPSHOT: JSON.stringify({ type: "health", snapshot }),
   });
-  const upsertAll = async (): Promise<number> => {
-    await runLimit(limit);
-    return links.length;
-  };
-  const [ours, upserting] = [
-    { pid: rig.server.pid, work: sendAll },
-    { pid: limit.pid, work: upsertAll },
-  ];
-  const found = await spentByTurns(client, rig.quick ? QUICK.rounds : ROUNDS, ours, upserting);
-  await limit.stop();
+  const found = await compare(rig, client, sendAll, limit, links.length);
   for (const link of links) link.terminate();
   return linesOf("snapshots", "snapshot", found);
 }
