@@ -14,9 +14,8 @@ export interface Request {
 }
 
 /**
- * Sends requests for a given time, and returns the number of responses. Each connection stays open and sends one request after the other: at
- * least one, and the next when the response to the last is complete. This client must use little CPU, because it shares the machine with the
- * server and the database.
+ * Sends requests for a given time, and returns the number of responses. Each connection stays open. It sends at least one request, and each
+ * further one as soon as the previous response is complete. Uses little CPU, because the server and PostgreSQL run on the same machine.
  */
 export async function load(url: string, request: Request, duration_ms: number, connections = CONNECTIONS): Promise<number> {
   const { hostname, port } = new URL(url);

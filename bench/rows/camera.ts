@@ -115,8 +115,8 @@ async function idleLoads({ ours, limit }: { ours: Way; limit: Way }, ms: number)
 }
 
 /**
- * Returns the CPU time per delivered frame, in each round. The idle load is subtracted. It is the median of several
- * pauses, because a garbage collection in a single pause may take more CPU time than the frames of a round.
+ * Returns the CPU time per delivered frame in each round, without the idle load. The idle load is the median of several measurements, because
+ * a garbage collection during one of them may take more CPU time than the frames of a round.
  */
 function cpuPerFrame(rounds: readonly Shown[], idle_loads: readonly number[]): Sample {
   const idle = sample(idle_loads).median;

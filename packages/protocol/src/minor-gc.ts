@@ -15,7 +15,7 @@ export function takeGc(): Gc {
 /**
  * Runs a minor garbage collection whenever a process has received a certain amount of data. The data is in buffers outside of V8's heap.
  * Without minor collections, V8 collects the garbage of its whole heap for every 8 MB of new buffers, which takes 10 ms or more. A minor
- * collection looks only at new objects: it takes 0.3 to 1 ms, and the freed memory is used again while it is in the processor's cache.
+ * collection only looks at new objects. It takes 0.3 to 1 ms, and new buffers reuse the freed memory while the processor still caches it.
  */
 export class MinorGc {
   readonly #threshold_bytes: number;

@@ -175,9 +175,9 @@ test("a tampered staged file is never installed, but stays on disk until a new c
   assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
 });
 
-test("a failed start is tried again, even if the wait is over before the agent begins to wait", LIMIT, async () => {
-  // The clock advances by 6 ms at each reading. A wait of 10 ms is not over when the agent plans its next step (after 6 ms), but is over at the
-  // next reading (after 12 ms).
+test("starts a failed app again, even if its backoff ends before the agent begins to wait", LIMIT, async () => {
+  // Each reading of the clock advances it by 6 ms. The agent plans its next step 6 ms after a failure, while the backoff of 10 ms is running.
+  // At the following reading, 12 ms after the failure, the backoff is over.
   let now_ms = 0;
   const clock = { ...systemClock, monotonic: () => (now_ms += 6) };
   await using rig = await startSigned({ clock, tuning: { timing: { retry_first_ms: 10, retry_last_ms: 10 } } });

@@ -35,8 +35,8 @@ const TAKEOVERS_MAX = 5;
  * The lock consists of a socket and a file. The socket is in the kernel's abstract namespace: it needs no disk space and disappears with
  * its process. Its name contains the directory's inode number, so every path to the directory gives the same name. The agent keeps the
  * directory open, because the file system may give the number of a deleted directory to a new one, but not while the old one is open.
- * The file names the owner. It also locks the directory against agents in other network namespaces, which do not see the socket. If the disk
- * is full, the file cannot be written, and only the socket locks the directory.
+ * The file says which process is the owner. It also stops agents in other network namespaces, where the socket is not visible. If the disk
+ * is full, the file cannot be written. Then the socket alone is the lock.
  */
 export function lockState(directory: string, name = "agent.lock"): () => void {
   const path = join(directory, name);

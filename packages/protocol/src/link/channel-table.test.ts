@@ -115,7 +115,7 @@ test("if the receiver of one channel stops reading, senders on other channels co
   while (read < taken) read += (await kept[0]!.read())!.length;
 });
 
-test("fast and slow readers receive messages of any size complete and in order", LIMIT, async () => {
+test("fast and slow readers receive all messages whole and in order, whatever their size", LIMIT, async () => {
   const size = fc.oneof(fc.nat(200), fc.nat(70 * KIB), fc.nat(400 * KIB), fc.constantFrom(60 * KIB + 1, 64 * KIB));
   await fc.assert(
     fc.asyncProperty(fc.array(size, { maxLength: 40 }), fc.nat(5), async (sizes, pause) => {

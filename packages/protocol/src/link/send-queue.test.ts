@@ -129,7 +129,7 @@ test("a channel without credit does not block other channels of its class", () =
   assert.equal(queue.credit(4, 1_000, 1_000), false, "more than it has used");
 });
 
-test("a message that fits in one frame is sent only when the credit covers the whole message", () => {
+test("a message of one frame is not sent before there is credit for all its bytes", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(2, "shell", { credit: CHANNEL_WINDOW_BYTES });

@@ -8,8 +8,8 @@ const MISSED_HEARTBEATS_MAX = 3;
 const CLOSED_PER_TURN = 100;
 
 /**
- * Closes half-open links. A link that the server itself does not read counts as heard. `sessions` may change meanwhile, as the iterator of
- * a `Map` allows.
+ * Closes half-open links. A paused link counts as heard, because the server itself does not read it. This takes several turns of the event
+ * loop, in which sessions may come and go. So `sessions` must allow changes while it is read, as the values of a `Map` do.
  */
 export async function closeHalfOpen(
   sessions: Iterable<Pick<LiveSession, "paused" | "heard_at" | "terminate">>,
