@@ -3,7 +3,8 @@ import type { WholeRollout } from "@roamfleet/protocol/routes";
 import type { Body } from "@roamfleet/sdk";
 import type { Context } from "./context.ts";
 import { duration, relative } from "./duration.ts";
-import { labelsText, line, plain } from "./text.ts";
+import type { Output } from "./output.ts";
+import { labelsText, line, plain, Styled } from "./text.ts";
 
 type Wave = Body<"listDeploymentWaves">["items"][number];
 type PlannedWave = NonNullable<WholeRollout["waves"]>[number];
@@ -25,6 +26,10 @@ export function waveText(wave: PlannedWave | undefined): string {
     ...(gate === "manual" ? ["then manual promotion"] : []),
   ].join(", ");
 }
+
+/** Formats the status of a deployment, with a note while one of its waves needs a promotion. */
+export const deploymentStatus = (out: Output, deployment: { status: string; awaiting_promotion: boolean }): Styled =>
+  deployment.awaiting_promotion ? new Styled(line`${out.status(deployment.status)}, awaiting promotion`) : out.status(deployment.status);
 
 /** Prints the waves of a deployment as a table. */
 export async function showWaves(context: Context, waves: readonly Wave[]): Promise<void> {

@@ -16,7 +16,7 @@ import { scheduleText, startFields, type StartOptions, startOptions } from "../s
 import { targetCell, targetFields, type TargetOptions, targetOptions, targetText } from "../target-options.ts";
 import { line } from "../text.ts";
 import { explainStillness, poll, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "../watch.ts";
-import { explainWaves, showWaves } from "../waves.ts";
+import { deploymentStatus, explainWaves, showWaves } from "../waves.ts";
 
 type DeployOptions = StartOptions & TargetOptions & { namespace?: string };
 
@@ -77,7 +77,7 @@ export const deployments = defineCommand<[DeploymentsOptions]>(
         { title: "ID", value: ({ id }) => id },
         { title: "NAMESPACE", value: (deployment) => deployment.namespace ?? "all" },
         { title: "TARGET", value: targetCell },
-        { title: "STATUS", value: (deployment) => context.out.status(deployment.status) },
+        { title: "STATUS", value: (deployment) => deploymentStatus(context.out, deployment) },
         { title: "APPLIED", value: ({ counts }) => `${counts.applied}/${counts.total}` },
         { title: "REASON", value: ({ reason }) => reason ?? "" },
         { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },

@@ -9,7 +9,7 @@ import { type LimitOption, limitOption, printList } from "../lists.ts";
 import { targetCell, targetText } from "../target-options.ts";
 import { line } from "../text.ts";
 import { watchDeployment } from "../watch.ts";
-import { showWaves } from "../waves.ts";
+import { deploymentStatus, showWaves } from "../waves.ts";
 
 interface ListOptions extends LimitOption {
   status?: DeploymentStatus;
@@ -44,7 +44,7 @@ export const list = defineCommand<[ListOptions]>(
         { title: "ID", value: ({ id }) => id },
         { title: "RELEASE", value: ({ release }) => release.tag },
         { title: "TARGET", value: targetCell },
-        { title: "STATUS", value: ({ status }) => context.out.status(status) },
+        { title: "STATUS", value: (deployment) => deploymentStatus(context.out, deployment) },
         { title: "APPLIED", value: ({ counts }) => `${counts.applied}/${counts.total}` },
         { title: "REASON", value: ({ reason }) => reason ?? "" },
         { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },
@@ -239,7 +239,7 @@ function showDeployment(context: Context, deployment: Body<"getDeployment">["dat
     ["ID", deployment.id],
     ["Release", `${deployment.release.tag} (${deployment.release.id}), app ${deployment.release.app}`],
     ["Target", targetText(deployment)],
-    ["Status", context.out.status(deployment.status)],
+    ["Status", deploymentStatus(context.out, deployment)],
     ["Reason", deployment.reason ?? undefined],
     ["Robots", `${counts.total}${named.length === 0 ? "" : `: ${named.join(", ")}`}`],
     ["Paused", time(deployment.paused_at)],

@@ -3,6 +3,7 @@ import { requestCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { readTime, relative, type TimeOption } from "../duration.ts";
 import { line } from "../text.ts";
+import { deploymentStatus } from "../waves.ts";
 
 type Report = Body<"getReport">["data"];
 type Deployment = Report["open"]["deployments"]["items"][number];
@@ -52,9 +53,7 @@ function show({ since, changed, broken, open }: Report, { out, now }: Context): 
   const summary = (item: { summary: string }): string => line`${item.summary}`;
   const change = ({ summary, actor }: Change): string => line`${summary} by ${actor.name ?? actor.id ?? actor.type}`;
   const deployment = ({ id, kind, name, target_name, status, reason, waiting_gate, counts }: Deployment): string =>
-    line`${kind === "config" ? "config " : ""}${name} to ${target_name}: ${out.status(status)}${
-      waiting_gate ? ", waits for promotion" : ""
-    }${counts.total === 0 ? "" : `, ${counts.applied.toLocaleString("en")} of ${counts.total.toLocaleString("en")} applied`}${reason === null ? "" : ` (${reason})`} ${out.paint("quiet", id)}`;
+    line`${kind === "config" ? "config " : ""}${name} to ${target_name}: ${deploymentStatus(out, { status, awaiting_promotion: waiting_gate })}${counts.total === 0 ? "" : `, ${counts.applied.toLocaleString("en")} of ${counts.total.toLocaleString("en")} applied`}${reason === null ? "" : ` (${reason})`} ${out.paint("quiet", id)}`;
   const incident = ({ id, title, severity, status, active_count, member_count }: Incident): string =>
     line`${title}: ${severity}, ${out.status(status)}, ${active_count} of ${member_count} active ${out.paint("quiet", id)}`;
   const raised = ({ count, truncated, items }: Report["open"]["incidents"]) => ({
