@@ -8,7 +8,11 @@ export interface Lockfile {
 }
 
 interface LockedPackage {
+  /** The package's own name, if it is installed under another one. */
+  name?: string;
   version?: string;
+  /** Address of the archive, or the folder of one of our packages. */
+  resolved?: string;
   integrity?: string;
   link?: boolean;
   dev?: boolean;
@@ -50,6 +54,36 @@ export function findUnverified({ packages }: Lockfile): string[] {
     const installs = accepts(os, "linux") && accepts(cpu, "x64", "arm64") && accepts(libc, "glibc");
     return location.includes("node_modules/") && link !== true && integrity === undefined && installs ? [location] : [];
   });
+}
+
+/**
+ * Returns packages whose entry lacks the address of the archive, or has one at another registry. With the address, npm does not fetch the
+ * list of a package's versions. npm replaces the host of these addresses by a configured mirror (setting `replace-registry-host`).
+ */
+export function findMisaddressed({ packages }: Lockfile): string[] {
+  return Object.entries(packages).flatMap(([location, locked]) =>
+    locked.integrity === undefined || locked.resolved === addressOf(location, locked) ? [] : [location],
+  );
+}
+
+/** Writes the address of the archive into each entry that `findMisaddressed` returns, and returns their locations. */
+export function addAddresses(lockfile: Lockfile): string[] {
+  const locations = findMisaddressed(lockfile);
+  for (const location of locations) {
+    const locked = lockfile.packages[location]!;
+    const { resolved: _other, ...others } = locked;
+    const fields = Object.entries(others);
+    // npm writes the address after the version.
+    fields.splice(fields.findIndex(([field]) => field === "version") + 1, 0, ["resolved", addressOf(location, locked)]);
+    lockfile.packages[location] = Object.fromEntries(fields);
+  }
+  return locations;
+}
+
+const REGISTRY = "https://registry.npmjs.org";
+
+function addressOf(location: string, { name = location.split("node_modules/").at(-1) ?? "", version }: LockedPackage): string {
+  return `${REGISTRY}/${name}/-/${name.split("/").at(-1)}-${version}.tgz`;
 }
 
 /**
@@ -99,13 +133,16 @@ function libcOf(words: readonly string[]): string[] | undefined {
   return words.some((word) => word.startsWith("gnu")) ? ["glibc"] : undefined;
 }
 
-/** `node tools/run.mjs tools/lockfile.ts`, after `npm install` of a package with binaries for many platforms. */
+/** `node tools/run.mjs tools/lockfile.ts`, after `npm install` of a package. */
 async function main(): Promise<void> {
   const file = path.join(root, "package-lock.json");
   const lockfile = JSON.parse(await readFile(file, "utf8")) as Lockfile;
-  const added = completeLockfile(lockfile);
-  if (added.length > 0) await writeFile(file, `${JSON.stringify(lockfile, null, 2)}\n`);
-  process.stdout.write(added.length === 0 ? "package-lock.json is complete\n" : `added to package-lock.json:\n  ${added.join("\n  ")}\n`);
+  const changed = [
+    ...completeLockfile(lockfile).map((name) => `added ${name}`),
+    ...addAddresses(lockfile).map((location) => `added the address of ${location}`),
+  ];
+  if (changed.length > 0) await writeFile(file, `${JSON.stringify(lockfile, null, 2)}\n`);
+  process.stdout.write(`${changed.length === 0 ? "package-lock.json is complete" : changed.join("\n")}\n`);
 }
 
 // Compares paths because import.meta.main is false if the launcher, when its own Node is new enough, imports this file.

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { root } from "../bin/launch.mjs";
-import { completeLockfile, findMissingOptional, findUnverified, type Lockfile } from "./lockfile.ts";
+import { addAddresses, completeLockfile, findMisaddressed, findMissingOptional, findUnverified, type Lockfile } from "./lockfile.ts";
 import { findAmbient } from "./tidy/ambient.ts";
 import { findBadSubjects, findBadSubjectsInLog } from "./tidy/commits.ts";
 import { findCycles } from "./tidy/cycles.ts";
@@ -52,6 +52,40 @@ test("every test file with a recorded duration exists", () => {
 test("the lockfile contains the optional packages of every platform", () => {
   const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
   assert.deepEqual(findMissingOptional(lockfile), [], "run: node tools/run.mjs tools/lockfile.ts");
+});
+
+test("the lockfile has the address of each package's archive at the npm registry", () => {
+  const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
+  assert.deepEqual(findMisaddressed(lockfile), [], "run: node tools/run.mjs tools/lockfile.ts");
+});
+
+test("finds and writes addresses of archives that are missing from the lockfile or at another registry", () => {
+  const [version, integrity] = ["1.0.0", "sha512-x"];
+  const right = { version, resolved: "https://registry.npmjs.org/a/-/a-1.0.0.tgz", integrity };
+  const lockfile: Lockfile = {
+    packages: {
+      "packages/own": { version },
+      "node_modules/@roamfleet/own": { resolved: "packages/own", link: true },
+      "node_modules/a": right,
+      "node_modules/a/node_modules/@x/b": { version, resolved: "https://mirror.example/b.tgz", integrity },
+      "node_modules/c": { name: "d", version, integrity },
+      "node_modules/e-darwin-arm64": { version, os: ["darwin"] },
+    },
+  };
+  const found = ["node_modules/a/node_modules/@x/b", "node_modules/c"];
+  assert.deepEqual(findMisaddressed(lockfile), found);
+  assert.deepEqual(addAddresses(lockfile), found);
+  assert.deepEqual(findMisaddressed(lockfile), []);
+  assert.deepEqual(lockfile.packages["node_modules/a"], right);
+  const scoped = lockfile.packages["node_modules/a/node_modules/@x/b"];
+  assert.equal(scoped?.resolved, "https://registry.npmjs.org/@x/b/-/b-1.0.0.tgz");
+  const renamed = lockfile.packages["node_modules/c"];
+  assert.deepEqual(Object.entries(renamed ?? {}), [
+    ["name", "d"],
+    ["version", version],
+    ["resolved", "https://registry.npmjs.org/d/-/d-1.0.0.tgz"],
+    ["integrity", integrity],
+  ]);
 });
 
 test("the lockfile has a checksum for every package that a supported platform installs", () => {
