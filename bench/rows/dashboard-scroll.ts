@@ -6,7 +6,7 @@ import { Tab } from "../tab.ts";
 const ROBOTS = 100_000;
 const QUICK_ROBOTS = 2_000;
 const GOAL_MS = 100;
-const ROUNDS = 5;
+const ROUNDS = 9;
 /** Parts of the loading, each with its longest task. */
 const PARTS = 5;
 /** Browsers report only longer tasks. */
