@@ -14,8 +14,9 @@ export interface Request {
 }
 
 /**
- * Sends requests for a given time, and returns the number of responses. Each connection stays open. It sends at least one request, and each
- * further one as soon as the previous response is complete. Uses little CPU, because the server and PostgreSQL run on the same machine.
+ * Sends requests over `connections` connections for `duration_ms`, and returns the number of responses. A connection stays open, and sends
+ * its next request when the previous response is complete. It sends at least one. This function must use little CPU time, because it shares
+ * the machine with the server and PostgreSQL.
  */
 export async function load(url: string, request: Request, duration_ms: number, connections = CONNECTIONS): Promise<number> {
   const { hostname, port } = new URL(url);

@@ -2,13 +2,15 @@ import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { root } from "../bin/launch.mjs";
 
+const REGISTRY = "https://registry.npmjs.org";
+
 /** The fields of package-lock.json that are read and written here. */
 export interface Lockfile {
   packages: Record<string, LockedPackage>;
 }
 
 interface LockedPackage {
-  /** The package's own name, if it is installed under another one. */
+  /** Name in the registry, if the package is installed under an alias. */
   name?: string;
   version?: string;
   /** Address of the archive, or the folder of one of our packages. */
@@ -57,8 +59,8 @@ export function findUnverified({ packages }: Lockfile): string[] {
 }
 
 /**
- * Returns packages whose entry lacks the address of the archive, or has one at another registry. With the address, npm does not fetch the
- * list of a package's versions. npm replaces the host of these addresses by a configured mirror (setting `replace-registry-host`).
+ * Returns the locations of packages whose archive address is missing or not at the npm registry. If npm has the address, it does not fetch
+ * the list of the package's versions. A configured mirror replaces the registry's host (npm's setting `replace-registry-host`).
  */
 export function findMisaddressed({ packages }: Lockfile): string[] {
   return Object.entries(packages).flatMap(([location, locked]) =>
@@ -66,21 +68,19 @@ export function findMisaddressed({ packages }: Lockfile): string[] {
   );
 }
 
-/** Writes the address of the archive into each entry that `findMisaddressed` returns, and returns their locations. */
+/** Corrects the archive addresses that are missing or wrong. Returns the locations of the changed entries. */
 export function addAddresses(lockfile: Lockfile): string[] {
   const locations = findMisaddressed(lockfile);
   for (const location of locations) {
     const locked = lockfile.packages[location]!;
     const { resolved: _other, ...others } = locked;
     const fields = Object.entries(others);
-    // npm writes the address after the version.
+    // Insert it where npm would: after `version`.
     fields.splice(fields.findIndex(([field]) => field === "version") + 1, 0, ["resolved", addressOf(location, locked)]);
     lockfile.packages[location] = Object.fromEntries(fields);
   }
   return locations;
 }
-
-const REGISTRY = "https://registry.npmjs.org";
 
 function addressOf(location: string, { name = location.split("node_modules/").at(-1) ?? "", version }: LockedPackage): string {
   return `${REGISTRY}/${name}/-/${name.split("/").at(-1)}-${version}.tgz`;

@@ -49,17 +49,17 @@ test("every test file with a recorded duration exists", () => {
   assert.deepEqual(missing, [], "rename or remove them in tools/test-durations.json");
 });
 
+const readLockfile = (): Lockfile => JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
+
 test("the lockfile contains the optional packages of every platform", () => {
-  const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
-  assert.deepEqual(findMissingOptional(lockfile), [], "run: node tools/run.mjs tools/lockfile.ts");
+  assert.deepEqual(findMissingOptional(readLockfile()), [], "run: node tools/run.mjs tools/lockfile.ts");
 });
 
-test("the lockfile has the address of each package's archive at the npm registry", () => {
-  const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
-  assert.deepEqual(findMisaddressed(lockfile), [], "run: node tools/run.mjs tools/lockfile.ts");
+test("the archive address of each package in the lockfile is at the npm registry", () => {
+  assert.deepEqual(findMisaddressed(readLockfile()), [], "run: node tools/run.mjs tools/lockfile.ts");
 });
 
-test("finds and writes addresses of archives that are missing from the lockfile or at another registry", () => {
+test("finds and corrects archive addresses that are missing or not at the npm registry", () => {
   const [version, integrity] = ["1.0.0", "sha512-x"];
   const right = { version, resolved: "https://registry.npmjs.org/a/-/a-1.0.0.tgz", integrity };
   const lockfile: Lockfile = {
@@ -89,8 +89,7 @@ test("finds and writes addresses of archives that are missing from the lockfile 
 });
 
 test("the lockfile has a checksum for every package that a supported platform installs", () => {
-  const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
-  assert.deepEqual(findUnverified(lockfile), []);
+  assert.deepEqual(findUnverified(readLockfile()), []);
 });
 
 test("finds a package without a checksum only if a supported platform installs it", () => {

@@ -115,8 +115,8 @@ async function idleLoads({ ours, limit }: { ours: Way; limit: Way }, ms: number)
 }
 
 /**
- * Returns the CPU time per delivered frame in each round, without the idle load. The idle load is the median of several measurements, because
- * a garbage collection during one of them may take more CPU time than the frames of a round.
+ * Returns the CPU time per delivered frame in each round. Subtracts the CPU time that the process would have used while idle. That is the
+ * median of several measurements: a garbage collection in one of them may take more CPU time than the frames of a round.
  */
 function cpuPerFrame(rounds: readonly Shown[], idle_loads: readonly number[]): Sample {
   const idle = sample(idle_loads).median;

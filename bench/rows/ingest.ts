@@ -37,7 +37,10 @@ function linesOf(what: string, one: string, rounds: { ours: readonly Spent[]; li
   ];
 }
 
-/** Compares the server with a limit that performs `operations` in each run. Both work in turns. Stops the limit. */
+/**
+ * Measures the server's `work` and runs of the limit by turns, then stops the limit. `operations`: the number of operations in one run of the
+ * limit.
+ */
 async function compare(rig: Rig, client: pg.Client, work: () => Promise<number>, limit: Program, operations: number) {
   const running = async (): Promise<number> => {
     await runLimit(limit);

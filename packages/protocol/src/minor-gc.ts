@@ -15,7 +15,7 @@ export function takeGc(): Gc {
 /**
  * Runs a minor garbage collection whenever a process has received a certain amount of data. The data is in buffers outside of V8's heap.
  * Without minor collections, V8 collects the garbage of its whole heap for every 8 MB of new buffers, which takes 10 ms or more. A minor
- * collection only looks at new objects. It takes 0.3 to 1 ms, and new buffers reuse the freed memory while the processor still caches it.
+ * collection only examines new objects. It takes 0.3 to 1 ms, and new buffers reuse the freed memory while the processor still caches it.
  */
 export class MinorGc {
   readonly #threshold_bytes: number;

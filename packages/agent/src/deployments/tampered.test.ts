@@ -175,7 +175,7 @@ test("a tampered staged file is never installed, but stays on disk until a new c
   assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
 });
 
-test("starts a failed app again, even if its backoff ends before the agent begins to wait", LIMIT, async () => {
+test("restarts a failed app whose backoff ends before the agent starts to wait for it", LIMIT, async () => {
   // Each reading of the clock advances it by 6 ms. The agent plans its next step 6 ms after a failure, while the backoff of 10 ms is running.
   // At the following reading, 12 ms after the failure, the backoff is over.
   let now_ms = 0;

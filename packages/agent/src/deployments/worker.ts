@@ -375,7 +375,7 @@ export class AppWorker {
     this.#wake?.();
   }
 
-  /** Sleeps until the worker is woken or a backoff ends. Backoffs that were running at `planned_at` count, even if they are over now. */
+  /** Sleeps until the worker is woken or a backoff ends. A backoff that ended since `planned_at` makes the sleep short, not endless. */
   async #sleepUntilWoken(planned_at: number): Promise<void> {
     const waits = [this.#start_after - planned_at, this.#converge_after - planned_at].filter((ms) => ms > 0);
     await this.#sleep(waits.length > 0 ? Math.min(...waits) : undefined);

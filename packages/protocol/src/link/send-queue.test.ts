@@ -129,7 +129,7 @@ test("a channel without credit does not block other channels of its class", () =
   assert.equal(queue.credit(4, 1_000, 1_000), false, "more than it has used");
 });
 
-test("a message of one frame is not sent before there is credit for all its bytes", () => {
+test("a message that fits in one frame waits until there is credit for the whole message", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(2, "shell", { credit: CHANNEL_WINDOW_BYTES });

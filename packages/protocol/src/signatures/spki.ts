@@ -1,6 +1,6 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 
-/** Each Ed25519 public key in SPKI encoding begins with these bytes. The 32 bytes of the key itself follow (RFC 8410). */
+/** The constant bytes before the key in the SPKI encoding of an Ed25519 public key. The key has 32 bytes (RFC 8410). */
 export const ED25519_SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
 
 /**

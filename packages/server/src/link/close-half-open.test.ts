@@ -21,7 +21,7 @@ class Link {
   }
 }
 
-test("closes a link after three missed heartbeats, unless the server has paused it", async () => {
+test("closes a link after three missed heartbeats, unless the server has stopped reading from it", async () => {
   const now = clock.monotonic();
   const [recent, half_open, paused] = [new Link(now - 30_000), new Link(now - 30_001), new Link(now - 60_000, true)];
   await closeHalfOpen([recent, half_open, paused], clock, HEARTBEAT_MS);

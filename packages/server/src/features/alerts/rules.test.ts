@@ -54,7 +54,7 @@ test("refuses a rule that matches every robot of its scope, unless forced; a dry
   assert.equal(elsewhere.status, 400);
 });
 
-test("an incident about one robot shows the robot's name until the robot moves to another site", TIMEOUT, async () => {
+test("an incident has the name of its only robot, but not after that robot has moved to another site", TIMEOUT, async () => {
   await using it = await startAlertPlane();
   const [robot, other] = await it.robots(2);
   assert.ok(robot !== undefined && other !== undefined);

@@ -226,8 +226,8 @@ export async function hoursOfMetric(
 }
 
 /**
- * Yields the rollups of the given days one after the other. An array of all of them, up to 30,000, would make garbage collection slower.
- * Rollups with equal labels share one `labels` object.
+ * Yields the rollups of the given days one after the other. An array of all of them, up to 30,000, would make garbage collection slower. For
+ * the same reason, each distinct set of labels is parsed once, and its rollups refer to the same object.
  */
 function* rollupsIn(
   days: readonly RowOf<typeof dayRow>[],

@@ -11,7 +11,7 @@ const ED25519_BYTES = 32;
 const P256_POINT_BYTES = 65;
 /** First byte of an uncompressed point (SEC 1). */
 const UNCOMPRESSED = 4;
-/** Each public key of a type begins with these bytes in SPKI encoding. The raw key follows (RFC 8410, RFC 5480). */
+/** The constant bytes before the key in the SPKI encoding of a public key, by type of key (RFC 8410, RFC 5480). */
 const SPKI_PREFIX: Record<PublicKeyType, Buffer> = {
   ed25519: ED25519_SPKI_PREFIX,
   ecdsa_p256: Buffer.from("3059301306072a8648ce3d020106082a8648ce3d030107034200", "hex"),
